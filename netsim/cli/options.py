@@ -1,0 +1,84 @@
+"""Options that several verbs share, and how their text becomes a `scenarios.run.Spec`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from netsim.errors import NetsimError
+from netsim.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from scenarios.run import Machine
+
+Collective = Annotated[
+    str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv, ...")
+]
+Topology = Annotated[
+    str, typer.Option("--topology", "-T", help="Preset, study graph such as ideal-switch:8@450GB/s,1us, or a file.")
+]
+TopologyArgument = Annotated[str, typer.Argument(help="Preset, study graph such as ideal-switch:8@450GB/s,1us, or a file.")]
+Nodes = Annotated[int, typer.Option("--nodes", "-N", min=1, help="How many such servers.")]
+Nic = Annotated[str | None, typer.Option("--nic", help="Network card of each GPU, for example ndr400.")]
+Fabric = Annotated[str, typer.Option("--fabric", help="How the servers are joined.")]
+GpusPerNode = Annotated[int | None, typer.Option("-g", "--gpus-per-node", help="Use only the first GPUs of each server.")]
+Gpudirect = Annotated[bool, typer.Option("--gpudirect/--no-gpudirect", help="Whether NICs reach GPU memory directly.")]
+Rate = Annotated[str, typer.Option("--rate", help="effective: what transfers reach; line: the nominal rate.")]
+Profile = Annotated[str | None, typer.Option("--profile", help="File of a measured link profile.")]
+Routing = Annotated[str, typer.Option("--routing", help="static, or ecmp:SEED.")]
+Root = Annotated[int, typer.Option("-r", "--root", help="Root rank of broadcast, reduce, gather and scatter.")]
+Protocol = Annotated[str, typer.Option("--proto", help="ideal (textbook alpha-beta), or auto, which is ideal for now.")]
+Channels = Annotated[int, typer.Option("--channels", min=1, help="Lanes a rank uses side by side.")]
+Chunk = Annotated[str | None, typer.Option("--chunk", help="Size that a pipelined algorithm cuts its data into.")]
+Chunks = Annotated[int | None, typer.Option("--chunks", min=1, help="The same as a count of pieces.")]
+Quantum = Annotated[str, typer.Option("--quantum", help="Largest piece a link serves at once; 0 serves messages whole.")]
+Engine = Annotated[str, typer.Option("--engine", help="simpy, compiled or auto.")]
+MaxMessages = Annotated[int, typer.Option("--max-messages", min=1, help="Refuse runs of more messages than this.")]
+Csv = Annotated[str | None, typer.Option("--csv", help="Also write CSV to this file; - writes CSV alone to stdout.")]
+
+DEFAULT_MAX_MESSAGES = 50_000_000
+PROTOCOLS = ("ideal", "auto")
+LATER_PROTOCOLS = ("ll", "ll128", "simple")
+
+
+def size_of(text: str, option: str) -> int:
+    """Read a size option; a bare K, M or G is binary, as in nccl-tests."""
+    return parse_bytes(text, where=option, bare_suffix=True)
+
+
+def optional_size(text: str | None, option: str) -> int | None:
+    """Read a size option that may be absent and must not be zero."""
+    if text is None:
+        return None
+    size = size_of(text, option)
+    if size == 0:
+        raise NetsimError(f"{option}: {text!r} is zero bytes; give one byte or more")
+    return size
+
+
+def check_protocol(name: str) -> str:
+    """Accept the protocols that are simulated, and say what is to come."""
+    if name in PROTOCOLS:
+        return "ideal"
+    if name in LATER_PROTOCOLS:
+        raise NetsimError(
+            f"--proto {name}: NCCL's protocols are not simulated yet, they come later; accepted now are ideal and auto"
+        )
+    raise NetsimError(f"--proto: unknown protocol {name!r}; accepted are {', '.join(PROTOCOLS)}")
+
+
+def machine_words(machine: "Machine", graph: "nx.DiGraph", ranks: int) -> str:
+    """Describe a machine in the head of a table."""
+    words = [machine.label, f"{ranks} rank{'s' * (ranks != 1)}", f"{machine.rate} rates"]
+    if not graph.graph.get("gpudirect", True):
+        words.append("no GPUDirect")
+    if machine.profile:
+        words.append(f"profile {machine.profile}")
+    return ", ".join(words)
+
+
+def size_words(size_bytes: int) -> str:
+    """Write a size for people: exact bytes below one kibibyte, binary units where they are whole, else MB."""
+    whole = format_bytes(size_bytes)
+    return whole if not whole.endswith(" B") or size_bytes < 10_000 else f"{size_bytes / 1e6:.6g} MB"

@@ -1,0 +1,118 @@
+"""``netsim perf``: nccl-tests for a machine you do not have."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from netsim.cli import options
+from netsim.cli.progress import Progress
+from netsim.errors import NetsimError
+from netsim.export.table import Row, csv_text, human_text, json_text, nccl_tests_text, rounded_size, write_whole
+from scenarios.run import Machine, Spec, graph_of, run_spec
+from scenarios.sizes import size_list
+
+EXAMPLE = "netsim perf all_reduce --topology ideal-switch:8@450GB/s,1us -b 8 -e 64M -f 8 --algo ring"
+FORMATS = ("table", "nccl-tests", "json")
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+Ignored = Annotated[
+    str | None, typer.Option(help="Accepted as in nccl-tests, and ignored: a simulation needs no repetition.")
+]
+
+
+@app.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
+def perf(
+    collective: options.Collective,
+    topology: options.Topology,
+    nodes: options.Nodes = 1,
+    nic: options.Nic = None,
+    fabric: options.Fabric = "one-switch",
+    gpus_per_node: options.GpusPerNode = None,
+    min_bytes: Annotated[str, typer.Option("-b", "--minbytes", help="Smallest size.")] = "32M",
+    max_bytes: Annotated[str, typer.Option("-e", "--maxbytes", help="Largest size.")] = "32M",
+    step_factor: Annotated[int, typer.Option("-f", "--stepfactor", min=1, help="Multiply by this; 1 adds -i instead.")] = 1,
+    step_bytes: Annotated[str, typer.Option("-i", "--stepbytes", help="Add this to the size.")] = "1M",
+    root: options.Root = 0,
+    algorithm: Annotated[
+        str, typer.Option("--algo", help="An algorithm, or auto: simulate all, take the fastest.")
+    ] = "auto",
+    protocol: options.Protocol = "auto",
+    channels: options.Channels = 1,
+    chunk: options.Chunk = None,
+    chunks: options.Chunks = None,
+    quantum: options.Quantum = "0",
+    rate: options.Rate = "effective",
+    profile: options.Profile = None,
+    engine: options.Engine = "auto",
+    gpudirect: options.Gpudirect = True,
+    routing: options.Routing = "static",
+    max_messages: options.MaxMessages = options.DEFAULT_MAX_MESSAGES,
+    csv: options.Csv = None,
+    layout: Annotated[str | None, typer.Option("--format", help="table, nccl-tests or json.")] = None,
+    iterations: Annotated[str | None, typer.Option("-n", "--iters", help="Ignored: see the note it prints.")] = None,
+    warmups: Annotated[str | None, typer.Option("-w", "--warmup_iters", help="Ignored, likewise.")] = None,
+    check: Annotated[str | None, typer.Option("-c", "--check", help="Ignored, likewise.")] = None,
+    blocking: Annotated[str | None, typer.Option("-z", "--blocking", help="Ignored, likewise.")] = None,
+) -> None:
+    """Print time, algorithm bandwidth and bus bandwidth of a collective for a range of sizes, by simulation."""
+    if layout is not None and layout not in FORMATS:
+        raise NetsimError(f"--format: unknown format {layout!r}; accepted are {', '.join(FORMATS)}")
+    if layout is not None and csv == "-":
+        raise NetsimError(f"--csv - and --format {layout} both want stdout; give --csv a file name")
+    ignored = [
+        name for name, given in (("-n", iterations), ("-w", warmups), ("-c", check), ("-z", blocking)) if given is not None
+    ]
+    if ignored:
+        print(
+            f"netsim: {', '.join(ignored)} ignored: a simulated run is exact and needs no repetition or check",
+            file=sys.stderr,
+        )
+    machine = Machine(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
+    first = Spec(
+        machine=machine,
+        collective=collective,
+        size_bytes=0,
+        algorithm=algorithm,
+        protocol=options.check_protocol(protocol),
+        channels=channels,
+        chunk_bytes=options.optional_size(chunk, "--chunk"),
+        chunks=chunks,
+        root=root,
+        quantum_bytes=options.size_of(quantum, "--quantum"),
+        routing=routing,
+        engine=engine,
+        max_messages=max_messages,
+    )
+    sizes = size_list(
+        options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), step_factor, options.size_of(step_bytes, "-i")
+    )
+    graph = graph_of(machine)
+    ranks = len(graph.graph["ranks"])
+    if layout == "nccl-tests":
+        sizes = [rounded_size(collective, ranks, size) for size in sizes]
+    rows = _simulate(first, sizes)
+    if csv is not None and csv != "-":
+        write_whole(Path(csv), csv_text(rows))
+    head = [f"netsim {rows[0].version}: {collective} on {options.machine_words(machine, graph, ranks)}"]
+    head.append("ideal: textbook alpha-beta, not NCCL")
+    if csv == "-":
+        text = csv_text(rows)
+    elif layout == "json":
+        text = json_text(rows)
+    elif layout == "nccl-tests":
+        text = nccl_tests_text(rows, head=head, root=root)
+    else:
+        text = human_text(rows, head=head)
+    sys.stdout.write(text)
+
+
+def _simulate(first: Spec, sizes: list[int]) -> list[Row]:
+    rows = []
+    with Progress(len(sizes)) as progress:
+        for size in sizes:
+            progress.step(f"{first.collective} of {options.size_words(size)}")
+            rows.append(run_spec(replace(first, size_bytes=size)))
+    return rows

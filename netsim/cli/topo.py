@@ -1,0 +1,132 @@
+"""``netsim topo``: which machines there are, what is in one, and what looks wrong with it."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import typer
+
+from netsim.cli import options
+from netsim.units import format_rate, format_time
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from netsim.fabric import Link
+
+EXAMPLE = "netsim topo list"
+SHOW_EXAMPLE = "netsim topo show hgx-h100"
+CHECK_EXAMPLE = "netsim topo check ideal-switch:8@450GB/s,1us"
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    help="List machines, show what is in one, check one for what looks wrong.",
+    epilog=f"\b\nExample:\n  {EXAMPLE}",
+)
+Name = options.TopologyArgument
+
+
+@app.command("list", epilog=f"\b\nExample:\n  {EXAMPLE}")
+def list_() -> None:
+    """List presets, link profiles and study graphs."""
+    import topologies
+    from topologies.study import ACCEPTED
+
+    print(f"presets:       {' '.join(topologies.preset_names())}")
+    print(f"link profiles: {' '.join(topologies.profile_names())}")
+    print(f"study graphs:  {ACCEPTED}")
+    print("files:         a scenario's topology (YAML) or an NCCL topology dump (XML)")
+
+
+@app.command(epilog=f"\b\nExample:\n  {SHOW_EXAMPLE}")
+def show(
+    topology: Name,
+    nodes: options.Nodes = 1,
+    nic: options.Nic = None,
+    fabric: options.Fabric = "one-switch",
+    gpus_per_node: options.GpusPerNode = None,
+    rate: options.Rate = "effective",
+    profile: options.Profile = None,
+    gpudirect: options.Gpudirect = True,
+) -> None:
+    """Print a machine's ranks, nodes and links, equal links together."""
+    from netsim.fabric import hosts_of, topology_digest
+
+    graph = _build(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
+    kinds = Counter(kind for _, kind in graph.nodes(data="kind"))
+    hosts = hosts_of(graph)
+    print(f"{topology}: {sum(map(len, hosts))} ranks on {len(hosts)} server{'s' * (len(hosts) != 1)}, {rate} rates")
+    print(f"nodes: {', '.join(f'{count} {kind}' for kind, count in kinds.items())}")
+    print(f"links (each direction): {graph.number_of_edges()}")
+    alike: Counter[tuple[str, str, Link]] = Counter(
+        (graph.nodes[source]["kind"], graph.nodes[target]["kind"], link) for source, target, link in graph.edges(data="link")
+    )
+    for (source, target, link), count in alike.items():
+        print(f"  {count:>6} x {source} -> {target}: {_link_words(link)}")
+    print(f"digest: {topology_digest(graph)}")
+    for remark in graph.graph.get("remarks", ()):
+        print(f"remark: {remark}")
+
+
+@app.command(epilog=f"\b\nExample:\n  {CHECK_EXAMPLE}")
+def check(
+    topology: Name,
+    nodes: options.Nodes = 1,
+    nic: options.Nic = None,
+    fabric: options.Fabric = "one-switch",
+    gpus_per_node: options.GpusPerNode = None,
+    rate: options.Rate = "effective",
+    profile: options.Profile = None,
+    gpudirect: options.Gpudirect = True,
+) -> int:
+    """Say what looks wrong with a machine; exit code 1 if anything does."""
+    import topologies
+    from netsim.fabric import check_fabric, ranks_of
+
+    graph = _build(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
+    check_fabric(graph)
+    remarks = topologies.remarks(graph)
+    for remark in remarks:
+        print(f"remark: {remark}")
+    if not remarks:
+        print(f"{topology}: nothing looks wrong ({len(ranks_of(graph))} ranks, {graph.number_of_edges()} links)")
+    return 1 if remarks else 0
+
+
+def _build(
+    topology: str,
+    nodes: int,
+    nic: str | None,
+    fabric: str,
+    gpus_per_node: int | None,
+    gpudirect: bool,
+    rate: str,
+    profile: str | None,
+) -> "nx.DiGraph[str]":
+    import topologies
+
+    return topologies.build(
+        topology,
+        nodes=nodes,
+        nic=nic,
+        fabric=fabric,
+        gpus_per_node=gpus_per_node,
+        gpudirect=gpudirect,
+        rate=rate,
+        profile=profile,
+    )
+
+
+def _link_words(link: "Link") -> str:
+    words = [format_rate(link.bandwidth_bytes_per_s), format_time(link.latency_s)]
+    if link.count > 1:
+        words.append(f"{link.count} in parallel")
+    if link.gap_s:
+        words.append(f"gap {format_time(link.gap_s)}")
+    if link.floor_s:
+        words.append(f"floor {format_time(link.floor_s)}")
+    if link.line_rate_bytes_per_s and link.line_rate_bytes_per_s != link.bandwidth_bytes_per_s:
+        words.append(f"line rate {format_rate(link.line_rate_bytes_per_s)}")
+    if link.kind:
+        words.append(link.kind)
+    return ", ".join(words)

@@ -1,0 +1,216 @@
+"""What every engine needs before the clock starts: routes, classes of operations, lanes, and who waits for what.
+
+Operations that take the same route with the same bytes and are watched in the same way behave alike, so they share one
+*class*; engines look constants up by class and touch no graph. A first link that one lane alone feeds may be asked
+without an event of its own; which links those are is decided here, once, for all engines.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from netsim.engine.links import Floats, LinkTable, array_on_grid
+from netsim.errors import FabricError, ScheduleError
+from netsim.routing import Path, Router
+from netsim.schedule.dag import COMPUTE, END, HEAD, LEFT, LEG, OUTPUT, TRANSFER, TRUNK, Schedule
+
+# How an operation's milestones are watched; bits of `OpClass.watch`.
+END_ONCE = 1  # one dependent waits for the delivery, without a lag
+END_SHARED = 2  # several dependents, or one with a lag
+LEFT_SHARED = 4
+HEAD_SHARED = 8
+
+
+@dataclass(frozen=True)
+class OpClass:
+    """What the operations of one class have in common."""
+
+    path: Path
+    """Links in order; empty for a compute operation."""
+    wire: int
+    """Bytes on the links."""
+    watch: int
+    """Which milestones somebody waits for."""
+    piece: int
+    """Bytes of a piece on this route, 0 for a whole message."""
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces one operation travels in."""
+        return max(1, -(-self.wire // self.piece)) if self.piece else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A schedule laid on a topology."""
+
+    schedule: Schedule
+    router: Router
+    links: LinkTable
+    classes: list[OpClass]
+    op_class: npt.NDArray[np.int32]
+    """Index into `classes` of every operation."""
+    exclusive: npt.NDArray[np.bool_]
+    """For every link: one lane alone asks it, always as the first link."""
+    lane_order: npt.NDArray[np.int64]
+    """Operations sorted by lane, in program order within a lane."""
+    lane_start: npt.NDArray[np.int64]
+    """Lane i has ``lane_order[lane_start[i]:lane_start[i + 1]]``."""
+    hold: Floats
+    """Seconds that each operation holds its lane before it asks, on the grid."""
+    lag: Floats
+    """Lag of each requirement in seconds, on the grid."""
+    need: npt.NDArray[np.int64]
+    """For each operation: -1 requires nothing; i >= 0 the delivery of i, for which it alone waits; -2 anything else."""
+
+    @property
+    def pieced(self) -> bool:
+        """Whether any operation travels in pieces or is stored on its way."""
+        return any(kind.piece for kind in self.classes)
+
+    @property
+    def messages(self) -> int:
+        """Number of messages, counting the pieces; compute operations send none."""
+        counts = np.bincount(self.op_class, minlength=len(self.classes))
+        return sum(int(count) * kind.pieces for count, kind in zip(counts, self.classes, strict=True) if kind.path)
+
+
+def prepare(router: Router, schedule: Schedule, quantum_bytes: int = 0) -> Prepared:
+    """Lay a schedule on a topology.
+
+    Parameters
+    ----------
+    router : Router
+        Routes between ranks.
+    schedule : Schedule
+        What to run.
+    quantum_bytes : int
+        Serve messages in pieces of this many bytes; 0 serves them whole.
+
+    Raises
+    ------
+    FabricError
+        If the topology has fewer GPUs than the schedule has ranks, or two ranks that talk have no route.
+    ScheduleError
+        If the schedule asks for something that no engine models yet.
+    """
+    if schedule.ranks > len(router.ranks):
+        raise FabricError(
+            f"the schedule has {schedule.ranks} ranks but the topology {router.graph.graph.get('name', '')!r} has "
+            f"{len(router.ranks)} GPUs; use at most that many ranks"
+        )
+    if (schedule.resource >= 0).any():
+        op = int(np.argmax(schedule.resource >= 0))
+        raise ScheduleError(f"{schedule.describe(op)} occupies resource {schedule.resource[op]}; resources come later")
+    links = LinkTable(router.graph, router.edges)
+    paths, path_of = _paths(router, schedule)
+    watch, need = _watched(schedule)
+    rows, op_class = _unique_rows(path_of, schedule.wire, watch)
+    classes = [_op_class(links, paths[path], wire, bits, quantum_bytes) for path, wire, bits in rows]
+    lanes = len(schedule.lane_names)
+    order = np.argsort(schedule.lane, kind="stable")
+    starts = np.searchsorted(schedule.lane[order], np.arange(lanes + 1))
+    return Prepared(
+        schedule=schedule,
+        router=router,
+        links=links,
+        classes=classes,
+        op_class=op_class.astype(np.int32),
+        exclusive=_exclusive(len(links), paths, path_of, schedule.lane),
+        lane_order=order,
+        lane_start=starts,
+        hold=array_on_grid(schedule.duration),
+        lag=array_on_grid(schedule.requires_lag),
+        need=need,
+    )
+
+
+def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[np.int64]]:
+    """Return the distinct routes and the index of each operation's; a compute operation has the empty route."""
+    ranks, kind = schedule.ranks, schedule.kind
+    groups = np.maximum(schedule.group, 0).astype(np.int64)
+    up = np.isin(kind, (TRUNK, LEG))
+    reduces = np.isin(kind, (LEG, OUTPUT))
+    end = np.where(up | (kind == TRANSFER), schedule.src, schedule.dst).astype(np.int64)
+    other = np.where(kind == TRANSFER, schedule.dst, groups)
+    sort = np.where(kind == TRANSFER, 1, np.where(up, 2, 4) + reduces)
+    sort = np.where(kind == COMPUTE, 0, sort)
+    width = max(ranks, len(schedule.groups), 1)
+    code = np.where(sort == 0, 0, (sort * ranks + np.maximum(end, 0)) * width + other)
+    codes, path_of = np.unique(code, return_inverse=True)
+    switches: dict[tuple[int, str], int] = {}
+    paths: list[Path] = []
+    for value in codes.tolist():
+        rest, target = divmod(value, width)
+        what, rank = divmod(rest, ranks)
+        if what == 0:
+            paths.append(())
+        elif what == 1:
+            paths.append(router.path(rank, target))
+        else:
+            ability = "reduce" if what % 2 else "multicast"
+            if (target, ability) not in switches:
+                switches[target, ability] = router.switch(schedule.groups[target], ability)
+            switch = switches[target, ability]
+            paths.append(router.path_up(rank, switch) if what < 4 else router.path_down(switch, rank))
+    return paths, path_of
+
+
+def _watched(schedule: Schedule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the watch bits of every operation, and what each waits for in the short form of `Prepared.need`."""
+    count = len(schedule)
+    needed, milestone = schedule.requires_op, schedule.requires_milestone
+    watch = np.zeros(count, np.int64)
+    for which, bit in ((LEFT, LEFT_SHARED), (HEAD, HEAD_SHARED)):
+        watch[needed[milestone == which]] |= bit
+    ends = milestone == END
+    waiters = np.bincount(needed[ends], minlength=count)
+    lagged = np.zeros(count, np.bool_)
+    lagged[needed[ends & (schedule.requires_lag > 0)]] = True
+    once = (waiters == 1) & ~lagged
+    watch[once] |= END_ONCE
+    watch[(waiters > 0) & ~once] |= END_SHARED
+    numbers = np.diff(schedule.requires_start)
+    need = np.where(numbers == 0, -1, -2)
+    single = numbers == 1
+    at = schedule.requires_start[:-1][single]
+    simple = ends[at] & once[needed[at]]
+    need[single] = np.where(simple, needed[at], -2)
+    return watch, need
+
+
+def _unique_rows(
+    path_of: npt.NDArray[np.int64], wire: npt.NDArray[np.int64], watch: npt.NDArray[np.int64]
+) -> tuple[list[tuple[int, int, int]], npt.NDArray[np.int64]]:
+    """Return the distinct (path, wire, watch) triples and the index of each operation's."""
+    sizes, size_of = np.unique(wire, return_inverse=True)
+    code = (path_of * len(sizes) + size_of) * 16 + watch
+    codes, op_class = np.unique(code, return_inverse=True)
+    rows = []
+    for value in codes.tolist():
+        rest, bits = divmod(value, 16)
+        path, size = divmod(rest, len(sizes))
+        rows.append((path, int(sizes[size]), bits))
+    return rows, op_class
+
+
+def _op_class(links: LinkTable, path: Path, wire: int, watch: int, quantum_bytes: int) -> OpClass:
+    stored = [links.piece_bytes[link] for link in path[:-1] if links.piece_bytes[link]]
+    piece = min([*stored, quantum_bytes] if quantum_bytes else stored, default=0)
+    return OpClass(path=path, wire=wire, watch=watch, piece=piece)
+
+
+def _exclusive(
+    links: int, paths: list[Path], path_of: npt.NDArray[np.int64], lane: npt.NDArray[np.int32]
+) -> npt.NDArray[np.bool_]:
+    first = np.array([path[0] if path else links for path in paths], np.int64)
+    least = np.full(links + 1, np.iinfo(np.int32).max)
+    most = np.full(links + 1, -1)
+    first_of = first[path_of] if len(paths) else path_of
+    np.minimum.at(least, first_of, lane)
+    np.maximum.at(most, first_of, lane)
+    exclusive = least >= most
+    for path in paths:
+        exclusive[list(path[1:])] = False
+    return exclusive[:links]

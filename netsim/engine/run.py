@@ -1,0 +1,207 @@
+"""The front door of the engines: `simulate` lays a schedule on a topology, runs it, and returns a record.
+
+Chooses the engine, refuses what would not fit, turns a run that cannot finish into an error that names the stuck
+operations, and counts what crossed each link. No physics of its own.
+"""
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+import netsim
+from netsim.engine.links import Floats, LinkTable
+from netsim.engine.prepare import OpClass, Prepared, prepare
+from netsim.errors import NetsimError, StuckError, TooManyMessagesError
+from netsim.fabric import topology_digest
+from netsim.record import Record
+from netsim.routing import Router
+from netsim.schedule.dag import MILESTONE_NAMES, Schedule
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+ENGINES = ("auto", "simpy")
+DEFAULT_MAX_MESSAGES = 50_000_000
+
+
+def simulate(
+    topology: "nx.DiGraph[str] | Router",
+    schedule: Schedule,
+    *,
+    engine: str = "auto",
+    quantum_bytes: int = 0,
+    routing: str = "static",
+    max_messages: int = DEFAULT_MAX_MESSAGES,
+    record: str = "all",
+) -> Record:
+    """Run a schedule on a topology.
+
+    Parameters
+    ----------
+    topology : networkx.DiGraph or Router
+        A topology (see `netsim.fabric`); pass a `Router` to keep its routes for several runs.
+    schedule : Schedule
+        What to run; rank i is the i-th GPU of the topology.
+    engine : {"auto", "simpy"}
+        Which engine runs it; the record says which did.
+    quantum_bytes : int
+        Links serve messages in pieces of this many bytes; 0 serves each message whole.
+    routing : str
+        Policy of `netsim.routing.Router`; ignored when a router is given.
+    max_messages : int
+        A run with more messages than this is refused before it starts.
+    record : {"all", "summary"}
+        Keep the times of all operations, or counters only.
+
+    Returns
+    -------
+    Record
+        The same input gives the same bytes.
+
+    Raises
+    ------
+    FabricError
+        If the topology is incomplete or two ranks that talk have no route.
+    StuckError
+        If the schedule cannot finish; names operations that wait for each other.
+    TooManyMessagesError
+        If there are more than `max_messages` messages.
+
+    Examples
+    --------
+    >>> import topologies
+    >>> from netsim.schedule.catalogue import build_schedule
+    >>> record = simulate(topologies.build("ideal-switch:8@450GB/s,1us"), build_schedule("all_reduce", "ring", 8, 2**26))
+    >>> round(record.time_s * 1e6, 3)
+    274.979
+    """
+    if engine not in ENGINES:
+        raise NetsimError(f"unknown engine {engine!r}; accepted are {', '.join(ENGINES)}")
+    if record not in ("all", "summary"):
+        raise NetsimError(f"unknown record {record!r}; accepted are all and summary")
+    if quantum_bytes < 0:
+        raise NetsimError(f"quantum of {quantum_bytes} bytes: it must be zero (whole messages) or more")
+    router = topology if isinstance(topology, Router) else Router(topology, routing)
+    prepared = prepare(router, schedule, quantum_bytes)
+    messages = prepared.messages
+    if messages > max_messages:
+        raise TooManyMessagesError(
+            f"this run needs {messages} messages, more than the limit of {max_messages}; "
+            "raise it with --max-messages, or use larger chunks or a larger quantum"
+        )
+    start, end = _run(prepared)
+    if np.isnan(end).any():
+        raise StuckError(_stuck(schedule, end))
+    table = class_table(prepared.links, prepared.classes)
+    bytes_, counts, busy = _link_counters(prepared)
+    keep = slice(None) if record == "all" else slice(0)
+    return Record(
+        time_s=float(end.max(initial=0.0)),
+        start_s=start[keep],
+        end_s=end[keep],
+        op_class=prepared.op_class,
+        idle_s=table,
+        hold_s=prepared.hold,
+        edges=tuple(router.edges),
+        link_bytes=bytes_,
+        link_messages=counts,
+        link_busy_s=busy,
+        messages=messages,
+        engine="simpy",
+        version=netsim.__version__,
+        topology_digest=topology_digest(router.graph),
+        schedule_digest=schedule_digest(schedule),
+        quantum_bytes=quantum_bytes,
+        routing=router.policy,
+    )
+
+
+def _run(prepared: Prepared) -> tuple[Floats, Floats]:
+    # SimPy is loaded with the engine, so that listing and proving schedules does not pay for it.
+    if prepared.pieced:
+        from netsim.engine.simpy_pieces import PiecesRun
+
+        return PiecesRun(prepared).run()
+    from netsim.engine.simpy_lanes import run_simpy
+
+    return run_simpy(prepared)
+
+
+def schedule_digest(schedule: Schedule) -> str:
+    """Return twelve hex digits that change whenever an operation or a requirement does."""
+    digest = hashlib.sha256(repr((schedule.collective, schedule.ranks, schedule.size_bytes, schedule.root)).encode())
+    for name in (
+        "kind",
+        "src",
+        "dst",
+        "offset",
+        "size",
+        "wire",
+        "lane",
+        "reduce",
+        "from_input",
+        "posted",
+        "group",
+        "duration",
+    ):
+        digest.update(np.ascontiguousarray(getattr(schedule, name)).tobytes())
+    for name in ("requires_start", "requires_op", "requires_milestone", "requires_lag"):
+        digest.update(np.ascontiguousarray(getattr(schedule, name)).tobytes())
+    return digest.hexdigest()[:12]
+
+
+def class_table(links: LinkTable, classes: list[OpClass]) -> Floats:
+    """Return what each class takes on idle links: seconds from asking to end, left and head, shape (classes, 3)."""
+    return np.array([_idle(links, kind) for kind in classes], np.float64).reshape(len(classes), 3)
+
+
+def _idle(links: LinkTable, kind: OpClass) -> tuple[float, float, float]:
+    """Follow one operation's first and last byte along its path, nothing else on it.
+
+    Behind a store-and-forward node the first byte waits for the first piece; the last byte is at least where the links'
+    serialisation puts it, so the value is a lower bound there and exact elsewhere.
+    """
+    head = tail = left = 0.0
+    for hop, link in enumerate(kind.path):
+        lead = head + links.gap[link]
+        done = max(lead + links.serialisation(link, kind.wire), head + links.floor[link])
+        if hop == 0:
+            left = done
+        tail = max(tail, done) + links.latency[link]
+        head = lead + links.latency[link]
+        if links.piece_bytes[link] and hop + 1 < len(kind.path):
+            head += links.serialisation(link, min(kind.piece, kind.wire))
+    return tail, left, head
+
+
+def _link_counters(prepared: Prepared) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
+    """Return bytes, messages and occupied seconds of every link, from the classes alone."""
+    links = prepared.links
+    size = len(links)
+    bytes_, counts, busy = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size)
+    numbers = np.bincount(prepared.op_class, minlength=len(prepared.classes)).tolist()
+    for number, kind in zip(numbers, prepared.classes, strict=True):
+        for link in kind.path:
+            bytes_[link] += number * kind.wire
+            counts[link] += number * kind.pieces
+            busy[link] += number * links.service(link, kind.wire)
+    return bytes_, counts, busy
+
+
+def _stuck(schedule: Schedule, end: Floats) -> str:
+    """Name the operations at which lanes stand, and what they wait for."""
+    unfinished = np.flatnonzero(np.isnan(end))
+    _, heads = np.unique(schedule.lane[unfinished], return_index=True)
+    standing = unfinished[np.sort(heads)]
+    words = []
+    for op in standing[:4].tolist():
+        waits = [(need, milestone) for need, milestone, _ in schedule.requirements(op) if np.isnan(end[need])]
+        if waits:
+            need, milestone = waits[0]
+            words.append(f"{schedule.describe(op)} waits for the {MILESTONE_NAMES[milestone]} of {schedule.describe(need)}")
+        else:
+            words.append(f"{schedule.describe(op)} never started")
+    more = f", and {len(standing) - 4} more lanes" if len(standing) > 4 else ""
+    return f"the schedule cannot finish: {len(unfinished)} operations never ran; {'; '.join(words)}{more}"

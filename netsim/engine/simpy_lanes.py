@@ -1,0 +1,283 @@
+"""The readable reference engine: one SimPy process a lane, a free-at clock a link, one event a hop.
+
+A lane walks its operations in program order. It waits for what an operation requires, asks the first link, and is free
+again when the last byte has left that link. Each further link is asked by an event at its own time; the event of the
+delivery is what dependents wait on, and it exists only where somebody waits. There is no Resource, no Store and no
+process a message: those cost ten times as much for the same answer.
+
+Events are put into SimPy's queue at absolute times under the key (time, stage, operation, hop, piece): stage 2 holds
+milestones, stage 3 link requests, above SimPy's own urgent and normal priorities. This reaches into `Environment._queue`,
+which is private; the dependency is pinned to SimPy 4 and a test guards it.
+
+The functions of a run are closures over its state, and constants sit in tuples: attribute look-ups on a run object
+would cost a third of the speed.
+"""
+
+from array import array
+from collections.abc import Callable, Generator, Iterator
+from heapq import heappush
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from simpy import Environment
+
+from netsim.engine.prepare import END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, Prepared
+from netsim.schedule.dag import END, HEAD, LEFT
+
+MILESTONE_STAGE = 2
+REQUEST_STAGE = 3
+
+_BLOCK = 4096  # operations of a lane turned into Python objects at a time, to hold memory to what is in flight
+
+
+class EngineEvent:
+    """An event of this engine: what SimPy asks of one, in slots."""
+
+    __slots__ = ("at", "callbacks", "tail")
+    _ok = True
+    _value = None
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[Any], None]] | None = []
+        self.at = 0.0
+        self.tail = 0.0
+
+
+class _Hop:
+    """A message on its way to its next link."""
+
+    __slots__ = ("callbacks", "hop", "key", "op", "route", "tail")
+    callbacks: list[Callable[[Any], None]] | None
+    hop: int
+    key: int
+    op: int
+    route: Any
+    tail: float
+    _ok = True
+    _value = None
+
+
+Program = Iterator[tuple[int, int, int, float, bool]]
+
+
+def run_simpy(prepared: Prepared) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Run a prepared schedule of whole messages.
+
+    Returns
+    -------
+    start, end : ndarray of float, shape (operations,)
+        Seconds; nan for an operation that never ran.
+    """
+    env = Environment()
+    count = len(prepared.schedule)
+    starts = array("d", [np.nan]) * count
+    ends = array("d", [np.nan]) * count
+    lane = _lanes(env, prepared, starts, ends)
+    for number in range(len(prepared.schedule.lane_names)):
+        env.process(lane(program(prepared, number)))
+    env.run()
+    return np.frombuffer(starts) if count else np.empty(0), np.frombuffer(ends) if count else np.empty(0)
+
+
+def program(prepared: Prepared, lane: int) -> Program:
+    """Yield (operation, class, need, hold, posted) of a lane in order, a block at a time."""
+    posted = prepared.schedule.posted
+    first, last = int(prepared.lane_start[lane]), int(prepared.lane_start[lane + 1])
+    for begin in range(first, last, _BLOCK):
+        ops = prepared.lane_order[begin : min(begin + _BLOCK, last)]
+        columns = (ops, prepared.op_class[ops], prepared.need[ops], prepared.hold[ops], posted[ops])
+        yield from zip(*(column.tolist() for column in columns), strict=True)
+
+
+def waiters_of(prepared: Prepared) -> dict[int, int]:
+    """Return how many operations wait for each milestone that is kept, under operation * 3 + milestone."""
+    schedule = prepared.schedule
+    keys, counts = np.unique(schedule.requires_op * 3 + schedule.requires_milestone, return_counts=True)
+    once = np.array([kind.watch & END_ONCE for kind in prepared.classes] or [0])
+    kept = (keys % 3 != END) | (once[prepared.op_class[keys // 3]] == 0)
+    return dict(zip(keys[kept].tolist(), counts[kept].tolist(), strict=True))
+
+
+def _routes(prepared: Prepared) -> list[Any]:
+    """Return the constants of every class: (watch, link, gap, serialisation, floor, latency, later links or None)."""
+    links = prepared.links
+    routes: list[Any] = []
+    for kind in prepared.classes:
+        hops = [
+            (link, links.gap[link], links.serialisation(link, kind.wire), links.floor[link], links.latency[link])
+            for link in kind.path
+        ]
+        first = hops[0] if hops else (-1, 0.0, 0.0, 0.0, 0.0)
+        routes.append((kind.watch, *first, (kind.watch, tuple(hops[1:])) if hops[1:] else None))
+    return routes
+
+
+def _lanes(
+    env: Environment, prepared: Prepared, starts: "array[float]", ends: "array[float]"
+) -> Callable[[Program], Generator[Any, None, None]]:
+    """Return the process function of a lane, closed over the state that all lanes share."""
+    queue: list[Any] = env._queue
+    routes = _routes(prepared)
+    width = 4 + max((len(kind.path) for kind in prepared.classes), default=0)  # keys: operation * width + hop
+    free = [0.0] * len(prepared.links)
+    once: dict[int, EngineEvent] = {}  # deliveries with one dependent: whoever comes first leaves the event here
+    kept: dict[int, EngineEvent] = {}  # milestones with several dependents, under operation * 3 + milestone
+    schedule, lag = prepared.schedule, prepared.lag
+    remaining = waiters_of(prepared)
+    shared = [bool(kind.path) and not prepared.exclusive[kind.path[0]] for kind in prepared.classes]
+    alone = [bool(route[0] & END_ONCE) for route in routes]
+    op_class = prepared.op_class
+    push = heappush
+
+    def announce(op: int, milestone: int, at: float, tail: float) -> None:
+        """Put a milestone that several operations may wait for into the queue."""
+        event = kept.setdefault(op * 3 + milestone, EngineEvent())
+        event.at = at
+        event.tail = tail
+        push(queue, (at, MILESTONE_STAGE, op * width + milestone, event))
+
+    def deliver(op: int, watch: int, head: float, tail: float) -> None:
+        ends[op] = tail
+        if watch & END_ONCE:
+            event = once.pop(op, None)
+            if event is None:
+                event = once[op] = EngineEvent()
+            push(queue, (tail, MILESTONE_STAGE, op * width, event))
+        elif watch & END_SHARED:
+            announce(op, END, tail, tail)
+        if watch & HEAD_SHARED:
+            announce(op, HEAD, head, tail)
+
+    def send(op: int, number: int, ask: float, tail: float, hold: float) -> float:
+        """Serve an operation at its first link, send it on, and return when that link is free again."""
+        link: int
+        watch, link, gap, serialisation, floor, latency, later_links = routes[number]
+        if link < 0:  # compute: its time has passed on the lane
+            starts[op] = ask - hold
+            deliver(op, watch, ask, ask)
+            if watch & LEFT_SHARED:
+                announce(op, LEFT, ask, ask)
+            return ask
+        start = free[link]
+        if ask > start:
+            start = ask
+        starts[op] = start
+        lead = start + gap
+        done: float = lead + serialisation
+        if start + floor > done:
+            done = start + floor
+        free[link] = done
+        tail = (done if done > tail else tail) + latency
+        if later_links is None:
+            deliver(op, watch, lead + latency, tail)
+        else:
+            hop = _Hop()
+            hop.op = op
+            hop.route = later_links
+            hop.hop = 0
+            hop.tail = tail
+            hop.key = key = op * width + 1
+            hop.callbacks = [arrive]
+            push(queue, (lead + latency, REQUEST_STAGE, key, hop))
+        if watch & LEFT_SHARED:
+            announce(op, LEFT, done, done)
+        return done
+
+    def ask_later(op: int, number: int, ask: float, tail: float) -> None:
+        """Ask a shared first link at a later time, on behalf of a lane that goes on."""
+
+        def asked(_: EngineEvent) -> None:
+            send(op, number, ask, tail, 0.0)
+
+        event = EngineEvent()
+        event.callbacks = [asked]
+        push(queue, (ask, REQUEST_STAGE, op * width, event))
+
+    def arrive(event: _Hop) -> None:
+        """Serve a message at its next link."""
+        watch, hops = event.route
+        link, gap, serialisation, floor, latency = hops[event.hop]
+        start = free[link]
+        now = env._now
+        if now > start:
+            start = now
+        lead = start + gap
+        done = lead + serialisation
+        if start + floor > done:
+            done = start + floor
+        free[link] = done
+        tail = event.tail
+        if done > tail:
+            tail = done
+        tail += latency
+        event.hop += 1
+        if event.hop == len(hops):
+            deliver(event.op, watch, lead + latency, tail)
+        else:
+            event.tail = tail
+            event.key += 1
+            event.callbacks = [arrive]
+            push(queue, (lead + latency, REQUEST_STAGE, event.key, event))
+
+    def lane(operations: Program) -> Generator[Any, None, None]:
+        lane_free = 0.0
+        for op, number, need, hold, posted in operations:
+            ask = 0.0
+            tail = 0.0
+            if need >= 0:
+                event = once.pop(need, None)
+                if event is None:
+                    event = once[need] = EngineEvent()
+                    yield event
+                elif event.callbacks is not None:
+                    yield event
+            elif need == -2:
+                span = slice(schedule.requires_start[op], schedule.requires_start[op + 1])
+                for wanted, milestone, later in zip(
+                    schedule.requires_op[span].tolist(),
+                    schedule.requires_milestone[span].tolist(),
+                    lag[span].tolist(),
+                    strict=True,
+                ):
+                    if milestone == END and alone[op_class[wanted]]:
+                        event = once.pop(wanted, None)
+                        if event is None:
+                            event = once[wanted] = EngineEvent()
+                            yield event
+                        elif event.callbacks is not None:
+                            yield event
+                        continue
+                    key = wanted * 3 + milestone
+                    event = kept.get(key)
+                    if event is None:
+                        event = kept[key] = EngineEvent()
+                    if event.callbacks is not None:
+                        yield event
+                    if event.at + later > ask:
+                        ask = event.at + later
+                    if milestone == HEAD and event.tail > tail:
+                        tail = event.tail
+                    remaining[key] -= 1
+                    if not remaining[key]:
+                        del remaining[key], kept[key]
+            now = env._now
+            if now > ask:
+                ask = now
+            if lane_free > ask:
+                ask = lane_free
+            if hold:
+                ask += hold
+            if not shared[number]:
+                done = send(op, number, ask, tail, hold)
+            elif posted:
+                ask_later(op, number, ask, tail)
+                done = ask
+            else:
+                event = EngineEvent()
+                push(queue, (ask, REQUEST_STAGE, op * width, event))
+                yield event
+                done = send(op, number, ask, tail, hold)
+            lane_free = ask if posted else done
+
+    return lane

@@ -1,0 +1,1 @@
+"""Results as text and files: tables, CSV, JSON."""

@@ -1,0 +1,253 @@
+"""Rows of results as text: CSV with a fixed column order, a table for people, nccl-tests' layout, JSON; and a safe writer.
+
+The last stage of the flow. A `Row` is what one run leaves in a table: its fields are the CSV columns, in their order.
+Tables that people read use nccl-tests' units (microseconds; GB/s of 1e9 bytes). Numbers in CSV and JSON keep full
+precision. Nothing here computes a result, and no pandas is needed.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+SCHEMA = 1
+"""Number of the column layout; a change of columns raises it."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run, one line of a table. An empty cell is None."""
+
+    collective: str
+    topology: str
+    """As it was asked for, with ``xN`` for N servers."""
+    ranks: int
+    nodes: int
+    algorithm: str
+    """The algorithm that ran; with `auto`, the one that was taken."""
+    protocol: str
+    channels: int
+    size_bytes: int
+    time_us: float
+    algbw_GBps: float  # noqa: N815 - column names are nccl-tests' spelling of its units
+    busbw_GBps: float  # noqa: N815
+    lower_bound_us: float
+    """The run's own bound: the larger of the idle critical path and the busiest link's service."""
+    closed_form_us: float | None
+    """The alpha-beta formula where one exists and every pair of ranks is joined alike."""
+    bottleneck: str
+    """The link with the most service, as ``from->to``."""
+    engine: str
+    messages: int
+    version: str
+    scenario: str
+    seed: int | None
+    topology_digest: str
+    collective_bound_us: float | None = None
+    """What no algorithm can beat on this machine."""
+    bottleneck_utilisation: float | None = None
+    """Share of the run during which the bottleneck was serving, 0 to 1."""
+    chunk_bytes: int | None = None
+    chunks: int | None = None
+    quantum_bytes: int = 0
+    note: str = ""
+    schema: int = SCHEMA
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+
+
+def csv_text(rows: Iterable[Row], *, header: bool = True) -> str:
+    r"""Write rows as CSV.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        The runs, in order.
+    header : bool
+        Whether the first line names the columns.
+
+    Returns
+    -------
+    str
+        Lines that end in ``\n``; floats as the shortest text that reads back to the same number.
+    """
+    lines = [",".join(COLUMNS)] if header else []
+    lines += [",".join(csv_cell(getattr(row, name)) for name in COLUMNS) for row in rows]
+    return "".join(line + "\n" for line in lines)
+
+
+def json_text(rows: Iterable[Row]) -> str:
+    """Write rows as a JSON array of objects with the CSV's column names, one row a line."""
+    items = [json.dumps({name: getattr(row, name) for name in COLUMNS}, allow_nan=False) for row in rows]
+    return "[\n" + ",\n".join(items) + "\n]\n"
+
+
+def human_text(rows: Iterable[Row], *, head: Sequence[str] = ()) -> str:
+    """Write rows as an aligned table for people.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        The runs, in order.
+    head : sequence of str
+        Lines above the table; each gets a ``# ``.
+
+    Returns
+    -------
+    str
+        Columns: size, time, algorithm and bus bandwidth, algorithm, the time over its lower bound, the bottleneck with
+        its utilisation, and a note where one is needed.
+    """
+    rows = list(rows)
+    # What differs from row to row stands in front; what does not is the head's to say.
+    varying = [name for name in _MAY_VARY if len({getattr(row, name) for row in rows}) > 1]
+    titles = (*varying, "size", "time", "algbw", "busbw", "algorithm", "time/bound", "bottleneck", "busy")
+    units = (*[""] * len(varying), "(B)", "(us)", "(GB/s)", "(GB/s)", "", "", "", "")
+    left = {*range(len(varying)), len(varying) + 4, len(varying) + 6}
+    body = [(*(_plain(getattr(row, name)) for name in varying), *_human_cells(row)) for row in rows]
+    widths = [max(len(cells[at]) for cells in (titles, units, *body)) for at in range(len(titles))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        return "  ".join(padded).rstrip()
+
+    lines = [f"# {words}" for words in head]
+    lines += ["# " + line(titles), "# " + line(units)]
+    lines += ["  " + line(cells) for cells in body]
+    lines += [f"# note: {note}" for note in dict.fromkeys(row.note for row in rows if row.note)]
+    return "\n".join(lines) + "\n"
+
+
+_MAY_VARY = ("topology", "collective", "chunks")
+
+
+def _plain(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _human_cells(row: Row) -> tuple[str, ...]:
+    ratio = f"{row.time_us / row.lower_bound_us:.3f}" if row.lower_bound_us else "-"
+    busy = "-" if row.bottleneck_utilisation is None else f"{row.bottleneck_utilisation:.1%}"
+    times = (
+        f"{row.time_us:.3f}" if row.time_us < 1e4 else f"{row.time_us:.1f}",
+        f"{row.algbw_GBps:.2f}",
+        f"{row.busbw_GBps:.2f}",
+    )
+    return (str(row.size_bytes), *times, row.algorithm, ratio, row.bottleneck or "-", busy)
+
+
+# What nccl-tests prints for redop and root in each test (nccl.md 1.4, from its src/*.cu).
+_REDOP = {"all_reduce": "sum", "reduce_scatter": "sum", "reduce": "sum", "sendrecv": "sum"}
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+_NO_IN_PLACE_CHECK = ("alltoall", "sendrecv")
+# Tests whose count column is the count of one rank's block, not of the whole size (nccl.md 1.1).
+_COUNT_PER_RANK = ("all_gather", "reduce_scatter", "alltoall", "gather", "scatter")
+FLOAT_BYTES = 4
+"""Size of nccl-tests' default data type."""
+
+
+def rounded_size(collective: str, ranks: int, size_bytes: int) -> int:
+    """Round a size down as nccl-tests does for its default type.
+
+    Tests whose buffer holds one block a rank cut each block to a multiple of 16 bytes; the others cut the size to
+    whole elements (nccl.md 1.1).
+
+    Examples
+    --------
+    >>> rounded_size("all_gather", 8, 1000), rounded_size("all_reduce", 8, 1003)
+    (896, 1000)
+    """
+    elements = size_bytes // FLOAT_BYTES
+    if collective in _COUNT_PER_RANK:
+        per_rank = elements // ranks // (16 // FLOAT_BYTES) * (16 // FLOAT_BYTES)
+        return per_rank * ranks * FLOAT_BYTES
+    return elements * FLOAT_BYTES
+
+
+def nccl_tests_text(rows: Iterable[Row], *, head: Sequence[str] = (), root: int = 0) -> str:
+    """Write rows in the layout of nccl-tests' log, so that its parsers read them.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        The runs, in order; sizes already rounded by `rounded_size`.
+    head : sequence of str
+        Lines for the ``#`` block on top.
+    root : int
+        What the root column shows for collectives that have one.
+
+    Returns
+    -------
+    str
+        Comment lines, one line of 13 fields a row (out-of-place and in-place show the same prediction), and the mean
+        bus bandwidth over all rows.
+    """
+    rows = list(rows)
+    lines = [f"# {words}" for words in head]
+    groups = "".join(f"{name:>{width}}" for name, width in (("out-of-place", 77), ("in-place", 34)))
+    side = f"{'time':>9}{'algbw':>8}{'busbw':>8}{'#wrong':>7}"
+    unit = f"{'(us)':>9}{'(GB/s)':>8}{'(GB/s)':>8}{'':>7}"
+    lines.append(f"#{groups}")
+    lines.append(f"#{'size':>11}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}{side}{side}")
+    lines.append(f"#{'(B)':>11}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}{unit}{unit}".rstrip())
+    for row in rows:
+        blocks = row.ranks if row.collective in _COUNT_PER_RANK else 1
+        count = row.size_bytes // FLOAT_BYTES // blocks
+        redop = _REDOP.get(row.collective, "none")
+        shown_root = root if row.collective in _ROOTED else -1
+        speed = f"{_three_digits(row.time_us):>9}{row.algbw_GBps:>8.2f}{row.busbw_GBps:>8.2f}"
+        in_place = "N/A" if row.collective in _NO_IN_PLACE_CHECK else "0"
+        described = f"{row.size_bytes:>12}  {count:>12}  {'float':>8}  {redop:>6}  {shown_root:>6}"
+        lines.append(f"{described}{speed}{'0':>7}{speed}{in_place:>7}")
+    mean = sum(row.busbw_GBps for row in rows) / len(rows) if rows else 0.0
+    lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {mean:g} ", "#"]
+    return "\n".join(lines) + "\n"
+
+
+def _three_digits(time_us: float) -> str:
+    """Write a time as nccl-tests does: two decimals below 100 us, one below 10,000, none above."""
+    if time_us < 100:
+        return f"{time_us:.2f}"
+    return f"{time_us:.1f}" if time_us < 10_000 else f"{time_us:.0f}"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file so that it is either the whole new one or the untouched old one.
+
+    The text goes to a temporary name in the same folder first; the folder is made if it is missing.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """Read the process's file mask, which can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def csv_cell(value: object) -> str:
+    """Write one CSV cell: empty for None, floats in full, text in quotes where it must be."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return repr(value)
+    text = str(value)
+    if any(mark in text for mark in ',"\n\r'):
+        return '"' + text.replace('"', '""') + '"'
+    return text

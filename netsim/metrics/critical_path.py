@@ -1,0 +1,58 @@
+"""The longest chain of requirements with every link idle: a time that no run of the schedule can beat.
+
+Only requirements count, not the order within lanes and not contention, so the value is a lower bound for every engine,
+every routing policy that gives the same routes, and every quantum.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from netsim.record import Record
+from netsim.schedule.dag import HEAD, LEFT, Schedule
+
+Ints = npt.NDArray[np.int64]
+
+
+def critical_path_s(schedule: Schedule, record: Record) -> float:
+    """Return the idle-link length of the longest chain of requirements, in seconds.
+
+    Notes
+    -----
+    Works through the DAG one level at a time, each level as arrays: cost grows with the number of requirements, and
+    with the number of levels only by a small constant.
+    """
+    count = len(schedule)
+    if not count:
+        return 0.0
+    to_end, to_left, to_head = record.idle_s[record.op_class].T
+    consumers = np.repeat(np.arange(count), np.diff(schedule.requires_start))
+    by_producer = np.argsort(schedule.requires_op, kind="stable")
+    first = np.searchsorted(schedule.requires_op[by_producer], np.arange(count + 1))
+    waiting = np.diff(schedule.requires_start).astype(np.int64)
+    ready = np.zeros(count)
+    tail = np.zeros(count)
+    end = np.zeros(count)
+    level = np.flatnonzero(waiting == 0)
+    while len(level):
+        ask = ready[level] + record.hold_s[level]
+        end[level] = np.maximum(ask + to_end[level], tail[level])
+        edges = by_producer[_spans(first, level)]
+        producer, consumer = schedule.requires_op[edges], consumers[edges]
+        milestone = schedule.requires_milestone[edges]
+        asked = ready[producer] + record.hold_s[producer]
+        at = np.where(milestone == LEFT, asked + to_left[producer], end[producer])
+        at = np.where(milestone == HEAD, asked + to_head[producer], at) + schedule.requires_lag[edges]
+        np.maximum.at(ready, consumer, at)
+        follows = milestone == HEAD
+        np.maximum.at(tail, consumer[follows], end[producer[follows]])
+        np.subtract.at(waiting, consumer, 1)
+        level = np.unique(consumer[waiting[consumer] == 0])
+    return float(end.max())
+
+
+def _spans(first: Ints, rows: Ints) -> Ints:
+    """Concatenate the index ranges ``first[row] .. first[row + 1]`` of several rows."""
+    lengths = first[rows + 1] - first[rows]
+    ends = np.cumsum(lengths)
+    within: Ints = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths - first[rows], lengths)
+    return within

@@ -1,0 +1,55 @@
+"""What crossed each link, how long it was busy, and which link a run leaned on most."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from netsim.fabric import link_name
+from netsim.record import Record
+
+
+@dataclass(frozen=True)
+class LinkLoad:
+    """One directed link's share of a run."""
+
+    name: str
+    """``from->to``."""
+    bytes: int
+    messages: int
+    busy_s: float
+    """Seconds occupied."""
+    utilisation: float
+    """Occupied share of the run's time, 0 to 1; above 1 only by rounding, below because a link idles."""
+
+
+def link_loads(record: Record, *, idle: bool = False) -> list[LinkLoad]:
+    """Return the load of every link that carried something, busiest first (ties in order of creation).
+
+    Parameters
+    ----------
+    record : Record
+        A run.
+    idle : bool
+        Also list links that carried nothing.
+    """
+    order = np.argsort(-record.link_busy_s, kind="stable")
+    return [_load(record, int(link)) for link in order if idle or record.link_messages[link]]
+
+
+def bottleneck(record: Record) -> LinkLoad | None:
+    """Return the busiest link of a run, the first created among equals; None where nothing was sent."""
+    if not len(record.link_busy_s) or not record.link_messages.any():
+        return None
+    busiest = np.where(record.link_messages > 0, record.link_busy_s, -1.0)
+    return _load(record, int(np.argmax(busiest)))
+
+
+def _load(record: Record, link: int) -> LinkLoad:
+    busy = float(record.link_busy_s[link])
+    return LinkLoad(
+        name=link_name(record.edges[link]),
+        bytes=int(record.link_bytes[link]),
+        messages=int(record.link_messages[link]),
+        busy_s=busy,
+        utilisation=busy / record.time_s if record.time_s > 0 else 0.0,
+    )

@@ -1,0 +1,297 @@
+"""Which links a pair of ranks uses: deterministic shortest routes over a topology, computed on demand.
+
+Stands between the fabric and the engines; there is no time in it. The graph is compiled once to integer adjacency; a
+route is found by a search from both ends that stops where they meet, so that a route inside a server costs the same in
+a cluster of any size. Among routes with the fewest links the widest wins (nccl.md 5.1), and among equally wide ones the
+policy decides; node names never do.
+
+Policies: ``static`` spreads destinations over equal next hops by the destination's rank, tier by tier, the way
+destination-based fat-tree routing does; ``ecmp:SEED`` hashes source, destination and seed. ``spray`` (a message over
+several routes) is refused until an engine can split a message.
+
+Without GPUDirect (graph attribute ``gpudirect`` False) a route from a GPU to another host is a walk of three legs: to
+a host memory on its own side, to one on the other side, and down to the GPU; links met twice are listed twice.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from netsim.errors import FabricError
+from netsim.fabric import GPU, HOST_MEMORY, check_fabric, links_of, may_transit, ranks_of
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Path = tuple[int, ...]
+
+
+class Router:
+    """Routes between the ranks of one topology.
+
+    Parameters
+    ----------
+    graph : networkx.DiGraph
+        A topology that passes `netsim.fabric.check_fabric`.
+    policy : str
+        ``static`` or ``ecmp:SEED`` (SEED a whole number).
+
+    Raises
+    ------
+    FabricError
+        If the graph is not a topology or the policy is unknown.
+
+    Examples
+    --------
+    >>> import networkx as nx
+    >>> from netsim.fabric import Link
+    >>> graph = nx.DiGraph()
+    >>> graph.add_nodes_from(("a", "b"), kind="gpu")
+    >>> graph.add_edge("a", "b", link=Link(1e-6, 1e9))
+    >>> graph.add_edge("b", "a", link=Link(1e-6, 1e9))
+    >>> Router(graph).path(0, 1)
+    (0,)
+    """
+
+    edges: list[tuple[str, str]]
+    """Every directed link as (from, to), in the order of its index."""
+    nodes: list[str]
+    """Every node, in the order of its index."""
+
+    def __init__(self, graph: "nx.DiGraph[str]", policy: str = "static") -> None:
+        check_fabric(graph)
+        self._seed = _policy_seed(policy)
+        self.policy = policy
+        self.graph = graph
+        self.nodes = list(graph)
+        index = {node: position for position, node in enumerate(self.nodes)}
+        self.ranks = ranks_of(graph)
+        self._rank_node = [index[node] for node in self.ranks]
+        self._kind = [graph.nodes[node]["kind"] for node in self.nodes]
+        self._host = [graph.nodes[node].get("host") for node in self.nodes]
+        self._transit = [may_transit(graph.nodes[node]) for node in self.nodes]
+        self._out: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
+        self._in: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
+        self.edges = []
+        self._width: list[float] = []
+        for source, target, link in links_of(graph):
+            edge = len(self.edges)
+            self.edges.append((source, target))
+            self._width.append(link.bandwidth_bytes_per_s)
+            self._out[index[source]].append((index[target], edge))
+            self._in[index[target]].append((index[source], edge))
+        self._gpudirect = bool(graph.graph.get("gpudirect", True))
+        self._memories = [node for node, kind in enumerate(self._kind) if kind == HOST_MEMORY]
+        self._paths: dict[tuple[int, int, int], Path] = {}
+        self._near: dict[tuple[int, bool], int] = {}
+
+    def path(self, src: int, dst: int) -> Path:
+        """Return the links from one rank to another, in order, as indices into `edges`.
+
+        Raises
+        ------
+        FabricError
+            If there is no route; the message names both GPUs.
+        """
+        a, b = self._rank_node[src], self._rank_node[dst]
+        if self._gpudirect or self._host[a] == self._host[b]:
+            return self._route(a, b, dst)
+        here, there = self._nearest_memory(a, leaving=True), self._nearest_memory(b, leaving=False)
+        return self._route(a, here, dst) + self._route(here, there, dst) + self._route(there, b, dst)
+
+    def switch(self, ranks: Sequence[int], need: str) -> int:
+        """Return the node of the switch that can join a group of ranks.
+
+        Parameters
+        ----------
+        ranks : sequence of int
+            The members.
+        need : {"multicast", "reduce"}
+            What the switch must be able to do.
+
+        Raises
+        ------
+        FabricError
+            If no switch with that ability has a direct link to and from every member.
+        """
+        members = [self._rank_node[rank] for rank in ranks]
+        common = None
+        for node in members:
+            around = {other for other, _ in self._out[node]} & {other for other, _ in self._in[node]}
+            common = around if common is None else common & around
+        for node in sorted(common or ()):
+            if self.graph.nodes[self.nodes[node]].get(need, False):
+                return node
+        raise FabricError(
+            f"no switch with {need}=True is linked to all of the {len(members)} GPUs from {self.nodes[members[0]]!r} "
+            f"to {self.nodes[members[-1]]!r}; in-network operations need one (NVSwitch of Hopper or later)"
+        )
+
+    def path_up(self, rank: int, switch: int) -> Path:
+        """Return the links from a rank to a switch that `switch` found."""
+        return self._route(self._rank_node[rank], switch, rank)
+
+    def path_down(self, switch: int, rank: int) -> Path:
+        """Return the links from a switch that `switch` found to a rank."""
+        return self._route(switch, self._rank_node[rank], rank)
+
+    def _nearest_memory(self, node: int, *, leaving: bool) -> int:
+        """Return the host memory with the fewest links to a GPU of the same host (the first created among equals)."""
+        key = (node, leaving)
+        if key not in self._near:
+            best: tuple[int, int] | None = None
+            for memory in self._memories:
+                if self._host[memory] != self._host[node]:
+                    continue
+                ends = (node, memory) if leaving else (memory, node)
+                length = _meet(self._out, self._in, self._transit, *ends)
+                if length is not None and (best is None or length < best[0]):
+                    best = (length, memory)
+            if best is None:
+                raise FabricError(
+                    f"GPU {self.nodes[node]!r} has no host memory to stage in: without GPUDirect every host needs a "
+                    "node of kind 'host_memory' on the GPU's side"
+                )
+            self._near[key] = best[1]
+        return self._near[key]
+
+    def _route(self, a: int, b: int, dst: int) -> Path:
+        """Return one shortest route between two nodes; `dst` spreads equal choices."""
+        key = (a, b, dst)
+        if key not in self._paths:
+            self._paths[key] = self._search(a, b, dst)
+        return self._paths[key]
+
+    def _search(self, a: int, b: int, dst: int) -> Path:
+        if a == b:
+            return ()
+        length = _meet(self._out, self._in, self._transit, a, b)
+        if length is None:
+            raise FabricError(
+                f"there is no route from {self.nodes[a]!r} to {self.nodes[b]!r}; routes pass through switches, root "
+                f"complexes and NICs, and through a {GPU} or a {HOST_MEMORY} only where it says transit: true"
+            )
+        steps = self._steps(a, b, length)
+        # Widest first: the greatest width that survives to the end, then only hops that keep it.
+        width: list[dict[int, float]] = [{} for _ in range(length + 1)]
+        width[length][b] = float("inf")
+        for level in range(length - 1, -1, -1):
+            for node, hops in steps[level].items():
+                width[level][node] = max(min(self._width[edge], width[level + 1][other]) for other, edge in hops)
+        widest = width[0][a]
+        route = []
+        node, spread = a, dst
+        for level in range(length):
+            hops = [
+                (other, edge)
+                for other, edge in steps[level][node]
+                if min(self._width[edge], width[level + 1][other]) >= widest
+            ]
+            if self._seed is None:
+                spread, choice = divmod(spread, len(hops))
+            else:
+                choice = _hash(self._seed, a, dst, level) % len(hops)
+            node, edge = hops[choice]
+            route.append(edge)
+        return tuple(route)
+
+    def _steps(self, a: int, b: int, length: int) -> list[dict[int, list[tuple[int, int]]]]:
+        """For each level, the nodes on shortest routes with their next hops, in order of edge creation."""
+        left = _levels(self._out, self._transit, a, length // 2)
+        right = _levels(self._in, self._transit, b, length - length // 2)
+        # A node at forward distance d is on a shortest route if its backward distance is length - d. Near the start
+        # only forward distances are known, so prune backwards from the meeting level.
+        middle = length // 2
+        passes = self._transit
+        alive = {node for node in left[middle] if node in right[length - middle] and (passes[node] or node in (a, b))}
+        steps: list[dict[int, list[tuple[int, int]]]] = [{} for _ in range(length)]
+        keep = alive
+        for level in range(middle - 1, -1, -1):
+            found = {}
+            for node in left[level]:
+                if level and not passes[node]:
+                    continue
+                hops = [hop for hop in self._out[node] if hop[0] in keep]
+                if hops:
+                    found[node] = hops
+            steps[level] = found
+            keep = set(found)
+        here = alive
+        for level in range(middle, length):
+            ahead = {node for node in right[length - level - 1] if passes[node] or node == b}
+            found = {}
+            for node in here:
+                hops = [hop for hop in self._out[node] if hop[0] in ahead]
+                if hops:
+                    found[node] = hops
+            steps[level] = found
+            here = {other for hops in found.values() for other, _ in hops}
+        return steps
+
+
+def _policy_seed(policy: str) -> int | None:
+    if policy == "static":
+        return None
+    name, _, seed = policy.partition(":")
+    if name == "ecmp" and seed.isascii() and seed.isdigit():
+        return int(seed)
+    if name == "spray":
+        raise FabricError("routing 'spray' is not available yet; accepted are static and ecmp:SEED")
+    raise FabricError(f"unknown routing {policy!r}; accepted are static and ecmp:SEED with a whole number for SEED")
+
+
+def _hash(*values: int) -> int:
+    """Mix integers into 32 bits, the same on every machine and in every process."""
+    return int.from_bytes(hashlib.blake2b(repr(values).encode(), digest_size=4).digest(), "big")
+
+
+Adjacency = list[list[tuple[int, int]]]
+
+
+def _levels(adjacency: Adjacency, transit: list[bool], start: int, depth: int) -> list[set[int]]:
+    """Breadth-first levels 0 to `depth` from a node, passing only through nodes that forward."""
+    levels = [{start}]
+    seen = {start}
+    for _ in range(depth):
+        following = set()
+        for node in levels[-1]:
+            if node != start and not transit[node]:
+                continue
+            for other, _edge in adjacency[node]:
+                if other not in seen:
+                    seen.add(other)
+                    following.add(other)
+        levels.append(following)
+    return levels
+
+
+def _meet(out: Adjacency, into: Adjacency, transit: list[bool], a: int, b: int) -> int | None:
+    """Return the number of links of a shortest route, growing the smaller frontier first; None where there is none."""
+    if a == b:
+        return 0
+    seen_a, seen_b = {a}, {b}
+    front_a, front_b = {a}, {b}
+    length = 0
+    while front_a and front_b:
+        length += 1
+        if len(front_a) <= len(front_b):
+            front_a = _grow(out, transit, front_a, seen_a, a)
+            if any(node in seen_b and (node == b or transit[node]) for node in front_a):
+                return length
+        else:
+            front_b = _grow(into, transit, front_b, seen_b, b)
+            if any(node in seen_a and (node == a or transit[node]) for node in front_b):
+                return length
+    return None
+
+
+def _grow(adjacency: Adjacency, transit: list[bool], front: set[int], seen: set[int], start: int) -> set[int]:
+    following = set()
+    for node in front:
+        if node != start and not transit[node]:
+            continue
+        for other, _ in adjacency[node]:
+            if other not in seen:
+                seen.add(other)
+                following.add(other)
+    return following

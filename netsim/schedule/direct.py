@@ -1,0 +1,182 @@
+"""Direct algorithms (textbook): every rank talks to every other, or to one root, without relays.
+
+Ranks send to r + 1, r + 2, ... in turn, one lane a rank, so that at any time everybody sends to somebody else. The flat
+algorithms load the root with (p - 1) N each way and are what the others are measured against. Nobody waits for a permit:
+what arrives together queues at the receiver's link.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from netsim.schedule.collective import block_bounds
+from netsim.schedule.dag import LEFT, Ids, Schedule, ScheduleBuilder
+
+Numbers = npt.NDArray[np.int64]
+
+
+def one_shot_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+    """Build an all-reduce in which every rank sends its whole input to every other, and each adds for itself.
+
+    Parameters
+    ----------
+    ranks, size_bytes : int
+        How many ranks, and bytes.
+    align_bytes : int
+        Kept for replays on elements of this size; nothing is cut.
+    limit : int or None
+        The most operations accepted.
+    """
+    builder = ScheduleBuilder(
+        "all_reduce", "one_shot", ranks, size_bytes, expected=ranks * (ranks - 1), limit=limit, align_bytes=align_bytes
+    )
+    src, dst, step = _rotated(ranks)
+    _send(builder, src, dst, 0, size_bytes, step=step, reduce=True, from_input=True)
+    return builder.build()
+
+
+def two_shot_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+    """Build an all-reduce as a direct reduce-scatter followed by a direct all-gather; parameters as in `one_shot_all_reduce`."""
+    count = ranks * (ranks - 1)
+    builder = ScheduleBuilder(
+        "all_reduce",
+        "two_shot",
+        ranks,
+        size_bytes,
+        expected=2 * count,
+        limit=limit,
+        align_bytes=align_bytes,
+        phases=((0, "reduce-scatter"), (ranks - 1, "all-gather")),
+    )
+    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    src, dst, step = _rotated(ranks)
+    first = _send(builder, src, dst, bounds[dst], np.diff(bounds)[dst], chunk=dst, step=step, reduce=True, from_input=True)
+    second = _send(builder, src, dst, bounds[src], np.diff(bounds)[src], chunk=src, step=step + ranks - 1)
+    if ranks > 1:
+        # A rank sends its finished block when all contributions are in. Only the first of these sends says so; each
+        # other one follows it out of the same lane, which keeps the number of requirements linear in the operations.
+        by_step = first.reshape(ranks - 1, ranks)
+        hop = np.arange(1, ranks)[:, None]
+        builder.require(second[:ranks], by_step[hop - 1, (np.arange(ranks) - hop) % ranks])
+        builder.require(second[ranks:], second[:-ranks], LEFT)
+    return builder.build()
+
+
+def flat_all_reduce(
+    ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None
+) -> Schedule:
+    """Build an all-reduce in which one root receives every input, adds, and sends the sum back; parameters as in `flat_reduce`."""
+    builder = _rooted("all_reduce", "flat", ranks, size_bytes, root, 2 * (ranks - 1), align_bytes, limit)
+    others = _others(ranks, root)
+    into = _send(builder, others, root, 0, size_bytes, reduce=True, from_input=True)
+    back = _send(builder, root, others, 0, size_bytes, step=1)
+    if ranks > 1:
+        builder.require(back[0], into)
+        builder.require(back[1:], back[:-1], LEFT)
+    return builder.build()
+
+
+def flat_reduce(ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+    """Build a reduce in which every rank sends its input straight to the root.
+
+    Parameters
+    ----------
+    ranks, size_bytes, root : int
+        How many ranks, bytes, and which rank is the root.
+    align_bytes : int
+        Block boundaries are multiples of this.
+    limit : int or None
+        The most operations accepted.
+    """
+    builder = _rooted("reduce", "flat", ranks, size_bytes, root, ranks - 1, align_bytes, limit)
+    _send(builder, _others(ranks, root), root, 0, size_bytes, reduce=True, from_input=True)
+    return builder.build()
+
+
+def flat_broadcast(ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+    """Build a broadcast in which the root sends to everybody in turn; parameters as in `flat_reduce`."""
+    builder = _rooted("broadcast", "flat", ranks, size_bytes, root, ranks - 1, align_bytes, limit)
+    _send(builder, root, _others(ranks, root), 0, size_bytes, from_input=True)
+    return builder.build()
+
+
+def gather(
+    ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None, algorithm: str = "flat"
+) -> Schedule:
+    """Build a gather: every rank sends its block straight to the root; parameters as in `flat_reduce`."""
+    builder = _rooted("gather", algorithm, ranks, size_bytes, root, ranks - 1, align_bytes, limit)
+    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    others = _others(ranks, root)
+    _send(builder, others, root, bounds[others], np.diff(bounds)[others], chunk=others, from_input=True)
+    return builder.build()
+
+
+def scatter(
+    ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None, algorithm: str = "flat"
+) -> Schedule:
+    """Build a scatter: the root sends every rank its block, in turn; parameters as in `flat_reduce`."""
+    builder = _rooted("scatter", algorithm, ranks, size_bytes, root, ranks - 1, align_bytes, limit)
+    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    others = _others(ranks, root)
+    _send(builder, root, others, bounds[others], np.diff(bounds)[others], chunk=others, from_input=True)
+    return builder.build()
+
+
+def all_gather(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+    """Build an all-gather in which every rank sends its block to every other; parameters as in `one_shot_all_reduce`."""
+    builder = ScheduleBuilder(
+        "all_gather", "direct", ranks, size_bytes, expected=ranks * (ranks - 1), limit=limit, align_bytes=align_bytes
+    )
+    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    src, dst, step = _rotated(ranks)
+    _send(builder, src, dst, bounds[src], np.diff(bounds)[src], chunk=src, step=step, from_input=True)
+    return builder.build()
+
+
+def reduce_scatter(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+    """Build a reduce-scatter in which every rank sends each block to its owner; parameters as in `one_shot_all_reduce`."""
+    builder = ScheduleBuilder(
+        "reduce_scatter", "direct", ranks, size_bytes, expected=ranks * (ranks - 1), limit=limit, align_bytes=align_bytes
+    )
+    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    src, dst, step = _rotated(ranks)
+    _send(builder, src, dst, bounds[dst], np.diff(bounds)[dst], chunk=dst, step=step, reduce=True, from_input=True)
+    return builder.build()
+
+
+def _rotated(ranks: int) -> tuple[Numbers, Numbers, Numbers]:
+    """Return source, destination and step of p - 1 rounds: in round s (from 0) rank r sends to r + s + 1."""
+    step, src = (grid.ravel() for grid in np.indices((ranks - 1, ranks)))
+    return src, (src + step + 1) % ranks, step
+
+
+def _others(ranks: int, root: int) -> Numbers:
+    """Return all ranks but the root, starting after it."""
+    return (root + 1 + np.arange(ranks - 1)) % ranks
+
+
+def _rooted(
+    collective: str, algorithm: str, ranks: int, size_bytes: int, root: int, expected: int, align_bytes: int, limit: int | None
+) -> ScheduleBuilder:
+    phases = ((0, "reduce"), (1, "broadcast")) if collective == "all_reduce" else ()
+    return ScheduleBuilder(
+        collective, algorithm, ranks, size_bytes, root, expected=expected, limit=limit, align_bytes=align_bytes, phases=phases
+    )
+
+
+def _send(
+    builder: ScheduleBuilder,
+    src: Numbers | int,
+    dst: Numbers | int,
+    offset: Numbers | int,
+    size: Numbers | int,
+    *,
+    chunk: Numbers | int = 0,
+    step: Numbers | int = 0,
+    reduce: bool = False,
+    from_input: bool = False,
+) -> Ids:
+    """Add transfers, each in its source's lane."""
+    src, dst = np.broadcast_arrays(src, dst)
+    lanes = builder.lanes(range(builder.ranks))[src]
+    columns = {"offset": offset, "size": size, "chunk": chunk, "step": step, "reduce": reduce, "from_input": from_input}
+    return builder.add(len(src), src=src, dst=dst, lane=lanes, **columns)

@@ -1,0 +1,180 @@
+"""Halving and doubling (textbook): log2(p) exchanges between ranks whose numbers differ in one bit.
+
+Halving-doubling all-reduce is a recursive halving reduce-scatter and a recursive doubling all-gather: little data, twice
+the steps. Recursive doubling swaps everything at each step: few steps, log2(p) N bytes. For other rank counts than powers
+of two, each extra rank first sends its data to a partner and gets the result last. A step starts when a rank's step
+before is over on its side: its partner's data is in and its own has left.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from netsim.errors import ScheduleError
+from netsim.schedule.collective import block_bounds
+from netsim.schedule.dag import LEFT, Ids, Schedule, ScheduleBuilder
+
+Numbers = npt.NDArray[np.int64]
+
+
+def all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+    """Build a halving-doubling all-reduce.
+
+    Parameters
+    ----------
+    ranks, size_bytes : int
+        How many ranks, and bytes.
+    align_bytes : int
+        Block boundaries are multiples of this.
+    limit : int or None
+        The most operations accepted.
+
+    Examples
+    --------
+    >>> all_reduce(8, 8000).bytes_sent().tolist()[:2]
+    [14000, 14000]
+    """
+    core, bits = _power_of_two(ranks)
+    names = ((0, "reduce-scatter"), (bits, "all-gather")) if core == ranks else ()
+    plan = _Exchanges("all_reduce", "halving_doubling", ranks, size_bytes, 2 * bits, align_bytes, limit, names)
+    plan.fold_in()
+    for bit in reversed(range(bits)):
+        plan.halve(bit)
+    for bit in range(bits):
+        plan.double(bit)
+    return plan.finish()
+
+
+def reduce_scatter(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+    """Build a recursive halving reduce-scatter, for powers of two; parameters as in `all_reduce`."""
+    bits = _bits_of_power("halving_doubling reduce_scatter", ranks)
+    plan = _Exchanges("reduce_scatter", "halving_doubling", ranks, size_bytes, bits, align_bytes, limit, ())
+    for bit in reversed(range(bits)):
+        plan.halve(bit)
+    return plan.finish()
+
+
+def all_gather(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+    """Build a recursive doubling all-gather, for powers of two; parameters as in `all_reduce`."""
+    bits = _bits_of_power("recursive_doubling all_gather", ranks)
+    plan = _Exchanges("all_gather", "recursive_doubling", ranks, size_bytes, bits, align_bytes, limit, ())
+    for bit in range(bits):
+        plan.double(bit)
+    return plan.finish()
+
+
+def doubling_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+    """Build a recursive doubling all-reduce: at each step two ranks swap all they have summed so far.
+
+    A rank adds what it received once its own copy has left; parameters as in `all_reduce`.
+    """
+    _, bits = _power_of_two(ranks)
+    plan = _Exchanges("all_reduce", "recursive_doubling", ranks, size_bytes, bits, align_bytes, limit, ())
+    plan.fold_in()
+    for bit in range(bits):
+        plan.swap(bit)
+    return plan.finish()
+
+
+def _power_of_two(ranks: int) -> tuple[int, int]:
+    """Return the largest power of two that is not above a rank count, and its logarithm."""
+    bits = max(ranks, 1).bit_length() - 1
+    return 1 << bits, bits
+
+
+def _bits_of_power(what: str, ranks: int) -> int:
+    core, bits = _power_of_two(ranks)
+    if core != ranks:
+        raise ScheduleError(f"{what} needs a power of two of ranks, not {ranks}")
+    return bits
+
+
+class _Exchanges:
+    """Steps in which each of the first 2^k ranks exchanges with the one that differs in one bit."""
+
+    def __init__(
+        self,
+        collective: str,
+        algorithm: str,
+        ranks: int,
+        size_bytes: int,
+        steps: int,
+        align_bytes: int,
+        limit: int | None,
+        phases: tuple[tuple[int, str], ...],
+    ) -> None:
+        self.core, _ = _power_of_two(ranks)
+        self.extra = ranks - self.core
+        expected = steps * self.core + 2 * self.extra
+        self.builder = ScheduleBuilder(
+            collective, algorithm, ranks, size_bytes, expected=expected, limit=limit, align_bytes=align_bytes, phases=phases
+        )
+        self.size_bytes = size_bytes
+        self.bounds = np.array(block_bounds(size_bytes, self.core, align_bytes), np.int64)
+        self.lanes = self.builder.lanes(range(ranks))
+        self.step = 0
+        self.received = np.full(self.core, -1, np.int64)
+        self.sent = np.full(self.core, -1, np.int64)
+
+    def fold_in(self) -> None:
+        """Send the data of the extra ranks to their partners."""
+        if self.extra:
+            partners = np.arange(self.extra)
+            self.received[: self.extra] = self._add(partners + self.core, partners, 0, self.size_bytes, True, from_input=True)
+
+    def halve(self, bit: int) -> None:
+        """Keep the half of the own range that has the own bit, send the other half to be added."""
+        rank = np.arange(self.core)
+        partner = rank ^ (1 << bit)
+        self._exchange(partner, partner >> bit << bit, 1 << bit, True)
+
+    def double(self, bit: int) -> None:
+        """Send the own range, so that it doubles."""
+        rank = np.arange(self.core)
+        self._exchange(rank ^ (1 << bit), rank >> bit << bit, 1 << bit, False)
+
+    def swap(self, bit: int) -> None:
+        """Send everything, to be added."""
+        self._exchange(np.arange(self.core) ^ (1 << bit), np.zeros(self.core, np.int64), self.core, True)
+
+    def finish(self) -> Schedule:
+        """Send the result to the extra ranks, if there are any, and return the schedule."""
+        if self.extra and self.builder.collective == "all_reduce":
+            partners = np.arange(self.extra)
+            ids = self._add(partners, partners + self.core, 0, self.size_bytes, False)
+            self.builder.require(ids, self.received[: self.extra])
+            self.builder.require(ids, self.sent[: self.extra], LEFT)
+        return self.builder.build()
+
+    def _exchange(self, partner: Numbers, first: Numbers, blocks: int, adds: bool) -> None:
+        rank = np.arange(self.core)
+        offset = self.bounds[first]
+        ids = self._add(rank, partner, offset, self.bounds[first + blocks] - offset, adds, chunk=first)
+        self.builder.require(ids, self.received)
+        self.builder.require(ids, self.sent, LEFT)
+        self.received, self.sent = ids[partner], ids
+
+    def _add(
+        self,
+        src: Numbers,
+        dst: Numbers,
+        offset: Numbers | int,
+        size: Numbers | int,
+        adds: bool,
+        *,
+        chunk: Numbers | int = 0,
+        from_input: bool = False,
+    ) -> Ids:
+        ids = self.builder.add(
+            len(src),
+            src=src,
+            dst=dst,
+            offset=offset,
+            size=size,
+            reduce=adds,
+            chunk=chunk,
+            step=self.step,
+            lane=self.lanes[src],
+            from_input=from_input,
+        )
+        self.step += 1
+        return ids

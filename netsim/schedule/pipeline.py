@@ -1,0 +1,158 @@
+"""Pipelines along rooted trees: chunks travel up adding, down replacing, one behind the other.
+
+The common part of trees, chains and rings with a root. Every (rank, flow, direction) has a lane of its own, so that what
+travels up never waits behind what travels down. Operations are numbered chunk by chunk, then flow by flow; in each, up
+from the deepest ranks, then down from the root.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from netsim.schedule.dag import Schedule, ScheduleBuilder
+from netsim.schedule.pieces import cut, piece_count
+
+DIRECTIONS = {"all_reduce": ("up", "down"), "reduce": ("up",), "broadcast": ("down",)}
+"""Which ways the data of a collective travels."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One rooted tree over all ranks and the bytes that it carries."""
+
+    parents: tuple[int, ...]
+    """Parent of each rank, -1 at the root."""
+    start: int
+    stop: int
+    name: str
+    """Prefix of its lanes' roles, may be empty."""
+    children: tuple[tuple[int, ...], ...] = ()
+    """Children of each rank in the order in which they are served; by default in rank order."""
+
+
+@dataclass(frozen=True)
+class _Move:
+    """One transfer of a chunk in a flow."""
+
+    src: int
+    dst: int
+    up: bool
+    step: int
+    """Steps after the first in which this chunk can move."""
+    after: tuple[int, ...]
+    """Moves of the same chunk that must be delivered first, as places in the flow's list."""
+
+
+def chain_parents(order: Sequence[int]) -> tuple[int, ...]:
+    """Return the parents that make a chain of the ranks, the root first."""
+    parents = [-1] * len(order)
+    for parent, child in zip(order, order[1:], strict=False):
+        parents[child] = parent
+    return tuple(parents)
+
+
+def build(
+    collective: str,
+    algorithm: str,
+    ranks: int,
+    size_bytes: int,
+    flows: Sequence[Flow],
+    root: int,
+    chunk_bytes: int | None,
+    chunks: int | None,
+    align_bytes: int,
+    limit: int | None,
+) -> Schedule:
+    """Build an all-reduce (up and down), a reduce (up) or a broadcast (down) along trees.
+
+    Parameters
+    ----------
+    collective : str
+        One of `DIRECTIONS`.
+    algorithm : str
+        What the schedule is called.
+    ranks, size_bytes, root : int
+        As in `Schedule`.
+    flows : sequence of Flow
+        Trees that together carry all bytes.
+    chunk_bytes, chunks : int or None
+        Size or number of the chunks of each flow; by default at most 64, none below 4 KiB.
+    align_bytes, limit : int or None
+        As in `ScheduleBuilder`.
+    """
+    directions = DIRECTIONS[collective]
+    starts, stops = [flow.start for flow in flows], [flow.stop for flow in flows]
+    count = piece_count(max(stop - start for start, stop in zip(starts, stops, strict=True)), chunk_bytes, chunks)
+    bounds = cut(starts, stops, count, chunk_bytes, align_bytes)
+    per_chunk = len(flows) * len(directions) * (ranks - 1)
+    builder = ScheduleBuilder(
+        collective, algorithm, ranks, size_bytes, root, expected=count * per_chunk, limit=limit, align_bytes=align_bytes
+    )
+    if per_chunk == 0:
+        return builder.build()
+    columns: dict[str, list[int]] = {name: [] for name in ("flow", "src", "dst", "lane", "step", "up")}
+    pairs: list[tuple[int, int]] = []
+    for number, flow in enumerate(flows):
+        first = len(columns["src"])
+        for move in _moves(flow, directions):
+            op = len(columns["src"])
+            role = f"{flow.name} {'up' if move.up else 'down'}".strip()
+            values = (number, move.src, move.dst, builder.lane(move.src, role), move.step, int(move.up))
+            for name, value in zip(columns, values, strict=True):
+                columns[name].append(value)
+            pairs.extend((op, first + need) for need in move.after)
+    one = {name: np.array(values, np.int64) for name, values in columns.items()}
+    chunk = np.arange(count)[:, None]
+    start, stop = bounds[one["flow"], chunk], bounds[one["flow"], chunk + 1]
+    ids = builder.add(
+        count * per_chunk,
+        src=np.tile(one["src"], count),
+        dst=np.tile(one["dst"], count),
+        lane=np.tile(one["lane"], count),
+        reduce=np.tile(one["up"] > 0, count),
+        offset=start.ravel(),
+        size=(stop - start).ravel(),
+        chunk=(one["flow"] * count + chunk).ravel(),
+        step=(one["step"] + chunk).ravel(),
+    ).reshape(count, per_chunk)
+    if pairs:
+        consumers, producers = np.array(pairs).T
+        builder.require(ids[:, consumers], ids[:, producers])
+    return builder.build()
+
+
+def _children(parents: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    children: list[list[int]] = [[] for _ in parents]
+    for child, parent in enumerate(parents):
+        if parent >= 0:
+            children[parent].append(child)
+    return tuple(map(tuple, children))
+
+
+def _moves(flow: Flow, directions: tuple[str, ...]) -> list[_Move]:
+    """List one chunk's transfers in an order in which they can happen."""
+    children = flow.children or _children(flow.parents)
+    queue = [flow.parents.index(-1)]
+    depth = {queue[0]: 0}
+    for rank in queue:
+        for child in children[rank]:
+            depth[child] = depth[rank] + 1
+            queue.append(child)
+    deepest = max(depth.values())
+    moves: list[_Move] = []
+    rising: dict[int, int] = {}
+    if "up" in directions:
+        for rank in reversed(queue[1:]):
+            rising[rank] = len(moves)
+            needs = tuple(rising[child] for child in children[rank])
+            moves.append(_Move(rank, flow.parents[rank], True, deepest - depth[rank], needs))
+    falling: dict[int, int] = {}
+    if "down" in directions:
+        base = deepest if rising else 0
+        for rank in queue:
+            needs = tuple(rising[child] for child in children[rank] if rising) if rank == queue[0] else (falling[rank],)
+            for child in children[rank]:
+                falling[child] = len(moves)
+                moves.append(_Move(rank, child, False, base + depth[rank], needs))
+    return moves

@@ -1,0 +1,1 @@
+"""Scenarios: the only room that puts topology, schedule, engine and metrics together."""

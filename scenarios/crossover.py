@@ -1,0 +1,172 @@
+"""The sizes at which another algorithm becomes the fastest, found by simulation and refined by bisection.
+
+A grid of sizes is simulated first; wherever the winner differs between two neighbours of the grid, the place is
+narrowed to one per cent and read off the two times by a straight line between them. Changes of the winner that come and
+go between two sizes of the grid are not seen; a finer grid finds them.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from netsim.errors import ScenarioError
+from netsim.metrics.bounds import closed_form, uniform_network, unpipelined_tree
+from scenarios.run import Spec, router_of, run_spec
+
+TIE = 1e-9
+"""Relative difference of two times below which neither algorithm is the faster one."""
+REFINED_TO = 1.01
+"""Ratio of the two sizes that enclose a crossing."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """One change of the fastest algorithm."""
+
+    below: str
+    """The fastest at smaller sizes."""
+    above: str
+    """The fastest at larger sizes."""
+    size_bytes: float
+    """Where both take the same time, between the two simulated sizes."""
+    low_bytes: int
+    """The largest simulated size before the change."""
+    high_bytes: int
+    """The smallest simulated size after it, at most one per cent larger (or one byte)."""
+    formula_bytes: float | None
+    """Where the two formulas cross, if both algorithms have one and the ranks are joined alike."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a search for crossings found."""
+
+    crossings: tuple[Crossing, ...]
+    first_winner: str
+    """The fastest at the smallest size."""
+    ranks: int
+    topology_digest: str
+    version: str
+
+
+def size_grid(first: int, last: int, per_doubling: int) -> list[int]:
+    """Return sizes from `first` to `last` bytes, evenly spaced on a logarithmic scale.
+
+    Examples
+    --------
+    >>> size_grid(8, 32, 1)
+    [8, 16, 32]
+    """
+    if not 1 <= first < last:
+        raise ScenarioError(
+            f"a search for crossings needs two sizes from 1 byte up, the smaller first; got {first} and {last} bytes"
+        )
+    steps = max(1, math.ceil(math.log2(last / first) * per_doubling))
+    return sorted({round(first * (last / first) ** (step / steps)) for step in range(steps + 1)})
+
+
+def find_crossings(
+    spec: Spec, algorithms: Sequence[str], sizes: Sequence[int], *, told: Callable[[int], None] = lambda size: None
+) -> Survey:
+    """Find every change of the fastest algorithm over a grid of sizes.
+
+    Parameters
+    ----------
+    spec : Spec
+        Machine, collective and everything but algorithm and size.
+    algorithms : sequence of str
+        At least two.
+    sizes : sequence of int, bytes
+        The grid, ascending.
+    told : callable
+        Called with each size before it is simulated.
+
+    Returns
+    -------
+    Survey
+        Crossings in order of size.
+    """
+    if len(set(algorithms)) < 2 or len(set(algorithms)) < len(algorithms):
+        raise ScenarioError(f"a crossing needs two or more different algorithms; got {', '.join(algorithms) or 'none'}")
+    last_row = None
+
+    def times(size: int) -> tuple[float, ...]:
+        nonlocal last_row
+        told(size)
+        found = []
+        for algorithm in algorithms:
+            last_row = run_spec(replace(spec, algorithm=algorithm, size_bytes=size))
+            found.append(last_row.time_us)
+        return tuple(found)
+
+    points = [(size, times(size)) for size in sizes]
+    crossings: list[Crossing] = []
+    for low, high in itertools.pairwise(points):
+        crossings += _refine(low, high, times, algorithms, spec)
+    assert last_row is not None
+    first = algorithms[_winner(points[0][1])]
+    return Survey(tuple(crossings), first, last_row.ranks, last_row.topology_digest, last_row.version)
+
+
+_Point = tuple[int, tuple[float, ...]]
+
+
+def _refine(
+    low: _Point, high: _Point, times: Callable[[int], tuple[float, ...]], algorithms: Sequence[str], spec: Spec
+) -> Iterator[Crossing]:
+    """Yield the changes of winner between two sizes; a third algorithm that wins in between splits the interval."""
+    before, after = _winner(low[1]), _winner(high[1])
+    if before == after:
+        return
+    if high[0] <= max(low[0] * REFINED_TO, low[0] + 1):
+        gap_low, gap_high = (point[1][before] - point[1][after] for point in (low, high))
+        share = gap_low / (gap_low - gap_high) if gap_low != gap_high else 0.0
+        size = low[0] + share * (high[0] - low[0])
+        names = algorithms[before], algorithms[after]
+        yield Crossing(*names, size, low[0], high[0], formula_crossing(spec, *names))
+        return
+    size = min(max(round(math.sqrt(low[0] * high[0])), low[0] + 1), high[0] - 1)
+    middle = (size, times(size))
+    yield from _refine(low, middle, times, algorithms, spec)
+    yield from _refine(middle, high, times, algorithms, spec)
+
+
+def _winner(times: Sequence[float]) -> int:
+    """Return the index of the least time; the first of those that tie with it."""
+    least = min(times)
+    return next(index for index, time in enumerate(times) if time <= least * (1 + TIE))
+
+
+def formula(spec: Spec, algorithm: str) -> Callable[[int], float | None] | None:
+    """Return the alpha-beta time in seconds by size in bytes, or None where ranks are not joined alike.
+
+    The double binary tree has no closed form once it is pipelined; what is commonly set against the ring is the
+    unpipelined one, so that is what stands beside its simulation.
+    """
+    router = router_of(spec.machine, spec.routing)
+    uniform = uniform_network(router)
+    if uniform is None or not uniform.serves(algorithm):
+        return None
+    ranks, alpha_beta = len(router.ranks), (uniform.latency_s, uniform.bandwidth_bytes_per_s)
+    if (spec.collective, algorithm) == ("all_reduce", "double_binary_tree"):
+        return lambda size: unpipelined_tree(ranks, size, *alpha_beta)
+    return lambda size: closed_form(spec.collective, algorithm, ranks, size, *alpha_beta)
+
+
+def formula_crossing(spec: Spec, below: str, above: str) -> float | None:
+    """Return the size at which the formulas of two algorithms cross, or None where one has none or they never do.
+
+    Both are straight lines in the size, but for the rounding of blocks to whole bytes; two sizes that are far apart and
+    divisible by all rank counts in use give each line.
+    """
+    one, other = formula(spec, below), formula(spec, above)
+    if one is None or other is None:
+        return None
+    large = len(router_of(spec.machine, spec.routing).ranks) * 2**30
+    starts, ends = (one(0), other(0)), (one(large), other(large))
+    if starts[0] is None or starts[1] is None or ends[0] is None or ends[1] is None:
+        return None
+    fixed = starts[1] - starts[0]
+    slope = (ends[0] - starts[0] - ends[1] + starts[1]) / large
+    return fixed / slope if slope and fixed / slope > 0 else None

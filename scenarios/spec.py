@@ -1,0 +1,324 @@
+"""A scenario file: its schema, and the loader whose every message points at the file and the line.
+
+A scenario is one YAML mapping: a machine, a collective, algorithms and sizes. Lists multiply: every topology with every
+collective, algorithm, number of chunks and size is one run. The schema is strict, because YAML is not: it reads ``1e9``
+as text, ``12:30`` as a number and ``no`` as false, and all of these fail loudly here. Sizes carry a unit.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from netsim.schedule.catalogue import algorithms_for
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from netsim.engine.run import DEFAULT_MAX_MESSAGES, ENGINES
+from netsim.errors import ScenarioError, UnitError
+from netsim.schedule.collective import COLLECTIVES
+from netsim.units import parse_bytes
+from scenarios.run import Machine, Spec
+from scenarios.sizes import size_list
+
+MOST_BYTES = 8 << 20
+"""A larger scenario file is refused; topologies of that size are built in Python."""
+MOST_RUNS = 100_000
+
+_Count = Annotated[int, Field(ge=1)]
+_Text = Annotated[str, Field(min_length=1)]
+_PLAIN_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_INTEGER_TAG = "tag:yaml.org,2002:int"
+
+Lines = dict[tuple[str | int, ...], int]
+"""Path of keys and positions -> line in the file."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class SizeRange(_Strict):
+    """Sizes from `first` to `last`, multiplied by `factor` or increased by `step`."""
+
+    first: str
+    last: str
+    factor: Annotated[int, Field(ge=2)] | None = None
+    step: str | None = None
+
+
+class ScenarioFile(_Strict):
+    """The keys of a scenario file; each description says what is accepted."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")] | None = Field(
+        None, description="letters, digits, - and _; it names the CSV"
+    )
+    topology: _Text | list[_Text] | dict[str, Any] = Field(
+        description="a preset, a study graph or a file, a list of those, or a mapping with nodes and links"
+    )
+    nodes: _Count = Field(1, description="a whole number from 1 up")
+    nic: _Text | None = Field(None, description="the name of a network card's profile, for example ndr400")
+    fabric: _Text = Field("one-switch", description="the name of a network between servers, for example one-switch")
+    gpus_per_node: _Count | None = Field(None, description="a whole number from 1 up")
+    gpudirect: bool = Field(True, description="true or false")
+    rate: Literal["effective", "line"] = Field("effective", description="effective or line")
+    profile: _Text | None = Field(None, description="the path of a link profile")
+    collective: _Text | list[_Text] = Field(description="a collective or a list of collectives")
+    algorithm: _Text | list[_Text] = Field("auto", description="an algorithm or a list of algorithms")
+    protocol: Literal["ideal", "auto"] = Field("ideal", description="ideal or auto; NCCL's protocols come later")
+    channels: _Count = Field(1, description="a whole number from 1 up")
+    sizes: list[str | Literal[0]] | SizeRange = Field(
+        description="a list of sizes with a unit such as [1 MiB, 64 MiB], or first and last with factor or step"
+    )
+    chunk: str | None = Field(None, description="a size with a unit such as 512 KiB")
+    chunks: _Count | list[_Count] | None = Field(None, description="a whole number from 1 up, or a list of those")
+    root: Annotated[int, Field(ge=0)] = Field(0, description="a rank, a whole number from 0 up")
+    quantum: str | Literal[0] = Field(0, description="a size with a unit such as 4 KiB, or 0")
+    routing: _Text = Field("static", description="static or ecmp:SEED")
+    engine: _Text = Field("auto", description=", ".join(ENGINES))
+    max_messages: _Count = Field(DEFAULT_MAX_MESSAGES, description="a whole number from 1 up")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A checked scenario: its name, its file and its runs in order."""
+
+    name: str
+    path: Path
+    specs: tuple[Spec, ...]
+
+
+def load_scenario(path: str | Path) -> Scenario:
+    """Read and check a scenario file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A YAML file.
+
+    Returns
+    -------
+    Scenario
+        One `Spec` for every run.
+
+    Raises
+    ------
+    ScenarioError
+        One sentence that begins with ``file:line:`` and says what is wrong and what is accepted.
+    """
+    path = Path(path)
+    data, lines = _read(path)
+    try:
+        file = ScenarioFile.model_validate(data)
+    except ValidationError as error:
+        raise ScenarioError(_complaint(path, data, lines, error)) from None
+    where = _Where(path, lines)
+    name = file.name or re.sub(r"[^A-Za-z0-9_-]", "_", path.stem)
+    specs = tuple(_specs(file, name, where))
+    if len(specs) > MOST_RUNS:
+        raise ScenarioError(f"{path}: its lists multiply to {len(specs)} runs, more than {MOST_RUNS}")
+    return Scenario(name, path, specs)
+
+
+@dataclass(frozen=True)
+class _Where:
+    """Names places in the file."""
+
+    path: Path
+    lines: Lines
+
+    def __call__(self, *place: str | int) -> str:
+        return f"{self.path}:{_line(self.lines, place)}: {place[0]}"
+
+
+def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
+    collectives = [_collective(value, where) for value in _listed(file.collective)]
+    algorithms = _listed(file.algorithm)
+    for collective in collectives:
+        for algorithm in algorithms:
+            _check_algorithm(collective, algorithm, where)
+    if file.engine not in ENGINES:
+        raise ScenarioError(f"{where('engine')} is {file.engine!r}; accepted are {', '.join(ENGINES)}")
+    sizes = _sizes(file.sizes, where)
+    quantum = _size(file.quantum, where("quantum"))
+    chunk = None if file.chunk is None else _size(file.chunk, where("chunk"))
+    if chunk == 0:
+        raise ScenarioError(f"{where('chunk')} is {file.chunk!r}; a chunk has one byte or more")
+    # Nodes and links in the file itself: the topology is this file.
+    topologies = [str(where.path)] if isinstance(file.topology, dict) else _listed(file.topology)
+    chunk_counts = file.chunks if isinstance(file.chunks, list) else [file.chunks]
+    for topology in topologies:
+        machine = Machine(
+            topology=_beside(topology, where.path),
+            nodes=file.nodes,
+            nic=file.nic,
+            fabric=file.fabric,
+            gpus_per_node=file.gpus_per_node,
+            gpudirect=file.gpudirect,
+            rate=file.rate,
+            profile=None if file.profile is None else _beside(file.profile, where.path),
+        )
+        for collective in collectives:
+            for algorithm in algorithms:
+                for chunks in chunk_counts:
+                    for size in sizes:
+                        yield Spec(
+                            machine=machine,
+                            collective=collective,
+                            size_bytes=size,
+                            algorithm=algorithm,
+                            protocol="ideal",
+                            channels=file.channels,
+                            chunk_bytes=chunk,
+                            chunks=chunks,
+                            root=file.root,
+                            quantum_bytes=quantum,
+                            routing=file.routing,
+                            engine=file.engine,
+                            max_messages=file.max_messages,
+                            scenario=name,
+                        )
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _beside(name: str, path: Path) -> str:
+    """Take a file name as relative to the scenario's own folder, where there is such a file; leave any other name alone."""
+    candidate = path.parent / name
+    return str(candidate) if not Path(name).is_absolute() and candidate.is_file() else name
+
+
+def _collective(name: str, where: _Where) -> str:
+    if name not in COLLECTIVES:
+        raise ScenarioError(
+            f"{where('collective')} is {name!r}{_meant(name, COLLECTIVES)}; accepted are {', '.join(COLLECTIVES)}"
+        )
+    return name
+
+
+def _check_algorithm(collective: str, algorithm: str, where: _Where) -> None:
+    accepted = (*algorithms_for(collective), "auto")
+    if algorithm not in accepted:
+        words = f"{where('algorithm')} is {algorithm!r}{_meant(algorithm, accepted)}"
+        raise ScenarioError(f"{words}; accepted for {collective} are {', '.join(accepted)}")
+
+
+def _sizes(value: list[str | Literal[0]] | SizeRange, where: _Where) -> list[int]:
+    if isinstance(value, list):
+        if not value:
+            raise ScenarioError(f"{where('sizes')} is empty; give at least one size with a unit such as 64 MiB")
+        return [_size(size, where("sizes", index)) for index, size in enumerate(value)]
+    if (value.factor is None) == (value.step is None):
+        raise ScenarioError(f"{where('sizes')} needs either factor or step, besides first and last")
+    first, last = _size(value.first, where("sizes", "first")), _size(value.last, where("sizes", "last"))
+    try:
+        if value.step is None:
+            return size_list(first, last, factor=value.factor or 1)
+        return size_list(first, last, step=_size(value.step, where("sizes", "step")))
+    except ScenarioError as error:
+        raise ScenarioError(f"{where('sizes')}: {error}") from None
+
+
+def _size(text: str | int, where: str) -> int:
+    try:
+        return parse_bytes(text, where=where)
+    except UnitError as error:
+        raise ScenarioError(str(error)) from None
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Lines]:
+    """Parse a file into plain data and the line of every entry; only what the schema cannot see is checked here."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ScenarioError(f"{path}: larger than {MOST_BYTES} bytes, the most that a scenario file may have")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScenarioError(f"cannot read the scenario {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        if not isinstance(root, yaml.MappingNode):
+            raise ScenarioError(f"{path}:1: a scenario is a mapping of keys such as topology, collective and sizes")
+        lines: Lines = {(): 1}
+        data = _plain(loader, root, (), path, lines)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise ScenarioError(
+            f"{path}{line}: not YAML: {getattr(error, 'problem', None) or ' '.join(str(error).split())}"
+        ) from None
+    except (RecursionError, ValueError) as error:
+        raise ScenarioError(f"{path}: not readable as YAML ({type(error).__name__})") from None
+    finally:
+        loader.dispose()
+    return data, lines
+
+
+def _plain(loader: yaml.SafeLoader, node: yaml.Node, place: tuple[str | int, ...], path: Path, lines: Lines) -> Any:
+    line = node.start_mark.line + 1
+    lines.setdefault(place, line)
+    if isinstance(node, yaml.MappingNode):
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ScenarioError(f"{path}:{line}: a key must be a word")
+            key = key_node.value
+            if key in values:
+                raise ScenarioError(f"{path}:{line}: the key {key!r} stands there twice")
+            lines[(*place, key)] = line
+            # A topology written into the file is read, and checked, by the topologies package.
+            opaque = (*place, key) == ("topology",) and isinstance(value_node, yaml.MappingNode)
+            values[key] = {"nodes": "in this file"} if opaque else _plain(loader, value_node, (*place, key), path, lines)
+        return values
+    if isinstance(node, yaml.SequenceNode):
+        if len(lines) > MOST_RUNS:
+            raise ScenarioError(f"{path}:{line}: more than {MOST_RUNS} entries")
+        return [_plain(loader, item, (*place, index), path, lines) for index, item in enumerate(node.value)]
+    if node.tag == _INTEGER_TAG and not _PLAIN_INTEGER.fullmatch(node.value):
+        meant = loader.construct_object(node)  # type: ignore[no-untyped-call]
+        raise ScenarioError(
+            f"{path}:{line}: YAML reads {node.value!r} as the number {meant}; write the number itself, or quotes"
+        )
+    return loader.construct_object(node)  # type: ignore[no-untyped-call]
+
+
+def _complaint(path: Path, data: dict[str, Any], lines: Lines, error: ValidationError) -> str:
+    """Turn the first thing that the schema found into one sentence."""
+    found = min(error.errors(), key=lambda item: (item["type"] == "missing", _line(lines, item["loc"])))
+    place = found["loc"]
+    key = str(place[0])
+    where = f"{path}:{_line(lines, place)}"
+    if found["type"] == "extra_forbidden":
+        unknown = str(place[-1])
+        accepted = tuple(SizeRange.model_fields if unknown != key else ScenarioFile.model_fields)
+        return f"{where}: unknown key {unknown!r}{_meant(unknown, accepted)}; accepted are {', '.join(accepted)}"
+    accepts = ScenarioFile.model_fields[key].description
+    if found["type"] == "missing":
+        if len(place) == 1:
+            return f"{where}: the key {key!r} is missing; it takes {accepts}"
+        return f"{where}: {key}: {place[-1]} is missing; {key} takes {accepts}"
+    wrong: Any = data
+    for step in place:
+        if isinstance(wrong, dict | list) and (step in wrong if isinstance(wrong, dict) else isinstance(step, int)):
+            wrong = wrong[step]  # type: ignore[index]
+    kind = {bool: "a truth value", int: "a number", float: "a number", str: "text"}.get(type(wrong), "")
+    return f"{where}: {key} is {wrong!r}{f', {kind}' if kind else ''}; accepted is {accepts}"
+
+
+def _line(lines: Lines, place: tuple[str | int, ...]) -> int:
+    """Return the line of the deepest part of a place that stands in the file."""
+    while place not in lines:
+        place = place[:-1]
+    return lines[place]
+
+
+def _meant(name: str, accepted: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, accepted, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,154 @@
+"""Routes: shortest, widest, spread without looking at names, and staged where GPUDirect is off."""
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from netsim.errors import FabricError
+from netsim.fabric import Link
+from netsim.routing import Router
+from netsim.testing import star
+
+
+def graph_of(nodes, cables, **attributes):
+    """Build a graph from {name: kind or attributes} and (a, b, GB/s) cables."""
+    graph = nx.DiGraph(**attributes)
+    for name, kind in nodes.items():
+        graph.add_node(name, **(kind if isinstance(kind, dict) else {"kind": kind}))
+    for a, b, rate in cables:
+        graph.add_edge(a, b, link=Link(1e-6, rate * 1e9))
+        graph.add_edge(b, a, link=Link(1e-6, rate * 1e9))
+    return graph
+
+
+def names(router, path):
+    edges = [router.edges[edge] for edge in path]
+    return "-".join([edges[0][0], *(target for _, target in edges)])
+
+
+def test_a_route_has_the_fewest_links_and_then_the_greatest_width():
+    nodes = {"a": "gpu", "b": "gpu", "slow": "pcie_switch", "fast": "nvswitch", "far": "nvswitch"}
+    cables = [
+        ("a", "slow", 32),
+        ("slow", "b", 32),
+        ("a", "fast", 450),
+        ("fast", "b", 450),
+        ("a", "far", 900),
+        ("far", "fast", 900),
+    ]
+    router = Router(graph_of(nodes, cables))
+    assert names(router, router.path(0, 1)) == "a-fast-b"
+
+
+def test_gpus_and_host_memories_do_not_forward_unless_they_say_so():
+    cables = [("a", "b", 1), ("b", "c", 1)]
+    with pytest.raises(FabricError, match="no route from 'a' to 'c'"):
+        Router(graph_of(dict.fromkeys("abc", "gpu"), cables)).path(0, 2)
+    nodes = {"a": "gpu", "b": {"kind": "gpu", "transit": True}, "c": "gpu"}
+    router = Router(graph_of(nodes, cables))
+    assert names(router, router.path(0, 2)) == "a-b-c"
+
+
+def test_a_longer_way_is_taken_where_the_short_one_leads_through_a_gpu():
+    nodes = {"a": "gpu", "x": "gpu", "b": "gpu", "s": "pcie_switch", "t": "pcie_switch"}
+    cables = [("a", "x", 9), ("x", "b", 9), ("a", "s", 1), ("s", "t", 1), ("t", "b", 1)]
+    router = Router(graph_of(nodes, cables))
+    assert names(router, router.path(0, 2)) == "a-s-t-b"
+
+
+def test_destinations_are_spread_over_equal_spines():
+    nodes = {f"g{i}": "gpu" for i in range(8)} | dict.fromkeys(("l0", "l1", "s0", "s1", "s2", "s3"), "network_switch")
+    cables = [(f"g{i}", f"l{i // 4}", 50) for i in range(8)] + [(f"l{i}", f"s{j}", 50) for i in range(2) for j in range(4)]
+    router = Router(graph_of(nodes, cables))
+    # One destination each of the other leaf: four spines, each used once.
+    assert sorted(names(router, router.path(0, dst)).split("-")[2] for dst in range(4, 8)) == ["s0", "s1", "s2", "s3"]
+
+
+def test_hashed_routes_depend_on_the_seed_and_on_nothing_else():
+    nodes = {f"g{i}": "gpu" for i in range(8)} | dict.fromkeys(("l0", "l1", "s0", "s1", "s2", "s3"), "network_switch")
+    cables = [(f"g{i}", f"l{i // 4}", 50) for i in range(8)] + [(f"l{i}", f"s{j}", 50) for i in range(2) for j in range(4)]
+    graph = graph_of(nodes, cables)
+    choices = {seed: [Router(graph, f"ecmp:{seed}").path(0, dst) for dst in range(4, 8)] for seed in range(5)}
+    assert choices[3] == [Router(graph, "ecmp:3").path(0, dst) for dst in range(4, 8)]
+    assert len({tuple(paths) for paths in choices.values()}) > 1
+
+
+@pytest.mark.parametrize("policy", ["spray", "random", "ecmp", "ecmp:", "ecmp:x", "ecmp:-1"])
+def test_unknown_policies_are_refused(policy):
+    with pytest.raises(FabricError, match="ecmp:SEED"):
+        Router(star(2), policy)
+
+
+def staged(gpudirect):
+    nodes, cables = {}, []
+    for host in "ab":
+        kinds = {"gpu": "gpu", "nic": "nic", "switch": "pcie_switch", "root": "root_complex", "memory": "host_memory"}
+        nodes |= {f"{name}_{host}": {"kind": kind, "host": host} for name, kind in kinds.items()}
+        pairs = [("gpu", "switch"), ("nic", "switch"), ("switch", "root"), ("root", "memory")]
+        cables += [(f"{one}_{host}", f"{two}_{host}", 32) for one, two in pairs]
+    nodes["net"] = "network_switch"
+    cables += [("nic_a", "net", 50), ("net", "nic_b", 50)]
+    return Router(graph_of(nodes, cables, gpudirect=gpudirect))
+
+
+def test_with_gpudirect_data_goes_from_gpu_to_nic():
+    router = staged(gpudirect=True)
+    assert names(router, router.path(0, 1)) == "gpu_a-switch_a-nic_a-net-nic_b-switch_b-gpu_b"
+
+
+def test_without_gpudirect_the_uplink_is_crossed_twice():
+    router = staged(gpudirect=False)
+    route = names(router, router.path(0, 1))
+    there = "gpu_a-switch_a-root_a-memory_a-root_a-switch_a-nic_a"
+    assert route == f"{there}-net-nic_b-switch_b-root_b-memory_b-root_b-switch_b-gpu_b"
+
+
+def test_staging_needs_a_host_memory():
+    router = staged(gpudirect=False)
+    graph = router.graph.copy()
+    graph.remove_node("memory_b")
+    with pytest.raises(FabricError, match="no host memory"):
+        Router(graph).path(0, 1)
+
+
+def test_the_switch_of_a_group_is_the_one_that_all_members_touch():
+    router = Router(star(4))
+    switch = router.switch(range(4), "multicast")
+    assert router.nodes[switch] == "switch"
+    assert [router.edges[edge] for edge in router.path_up(2, switch)] == [("gpu2", "switch")]
+    assert [router.edges[edge] for edge in router.path_down(switch, 3)] == [("switch", "gpu3")]
+
+
+@st.composite
+def graphs(draw):
+    gpus, switches = draw(st.integers(2, 5)), draw(st.integers(1, 8))
+    nodes = {f"g{i}": {"kind": "gpu", "transit": draw(st.booleans())} for i in range(gpus)}
+    nodes |= {f"s{i}": "network_switch" for i in range(switches)}
+    everyone = list(nodes)
+    pairs = [(a, b) for a in everyone for b in everyone if a < b]
+    chosen = draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
+    chosen += [pair for pair in zip(everyone, everyone[1:], strict=False) if pair not in chosen and pair[::-1] not in chosen]
+    return graph_of(nodes, [(a, b, draw(st.sampled_from([1, 2, 4]))) for a, b in chosen])
+
+
+@given(graphs())
+def test_every_route_is_a_shortest_and_widest_one(graph):
+    router = Router(graph)
+    for src, a in enumerate(router.ranks):
+        for dst, b in enumerate(router.ranks):
+            if src == dst:
+                continue
+            banned = [node for node in graph if graph.nodes[node].get("transit") is False and node not in (a, b)]
+            open_graph = graph.subgraph([node for node in graph if node not in banned])
+            if not nx.has_path(open_graph, a, b):
+                with pytest.raises(FabricError):
+                    router.path(src, dst)
+                continue
+            best = list(nx.all_shortest_paths(open_graph, a, b))
+            width = {
+                tuple(path): min(graph.edges[e]["link"].bandwidth_bytes_per_s for e in zip(path, path[1:], strict=False))
+                for path in best
+            }
+            route = tuple(names(router, router.path(src, dst)).split("-"))
+            assert width[route] == max(width.values())

@@ -1,0 +1,179 @@
+"""From a name to a topology: presets, study graphs and files, and the list of what there is.
+
+The one door through which the command line, scenarios and Python users get a topology. A name is, in this order, a
+preset, a study graph's text (``ideal-...``), or a path to a file (``.xml`` NCCL topology, ``.yaml`` or ``.yml`` nodes
+and links). Nothing here knows what a machine consists of.
+"""
+
+import difflib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netsim.errors import FabricError, ProfileError
+from netsim.fabric import Link, check_fabric, hosts_of, ranks_of
+from topologies.cluster import cluster
+from topologies.profiles import RATES, Profile, family_of, load_profile
+from topologies.server import SERVERS, server
+from topologies.study import ACCEPTED, is_study_text, study_graph
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_STUDY_FORMS = {
+    "ideal-switch:P@RATE,LATENCY": "P ranks around one switch that multicasts and reduces; a path costs the latency once",
+    "ideal-ring:P@RATE,LATENCY": "P ranks in a ring, latency and rate a link, routes go the shorter way",
+    "ideal-mesh:P@RATE,LATENCY": "P ranks with a link of latency and rate between every two",
+}
+_FILE_FORMS = "a file: .xml (NCCL topology) or .yaml (nodes and links)"
+
+
+def preset_names() -> dict[str, str]:
+    """Return every preset and study form with a line that says what it is."""
+    return {name: plan.description for name, plan in SERVERS.items()} | _STUDY_FORMS
+
+
+def build(
+    name_or_path: str,
+    *,
+    nodes: int = 1,
+    nic: str | None = None,
+    fabric: str = "one-switch",
+    gpus_per_node: int | None = None,
+    gpudirect: bool = True,
+    rate: str = "effective",
+    profile: str | None = None,
+) -> "nx.DiGraph":
+    """Build a topology.
+
+    Parameters
+    ----------
+    name_or_path : str
+        A preset, a study graph's text, or a path to an NCCL topology (``.xml``) or a description (``.yaml``).
+    nodes : int
+        Number of machines; more than one are joined by a network.
+    nic : str, optional
+        NIC profile, one NIC a GPU; see `topologies.cluster.cluster`.
+    fabric : str
+        The network between machines; ``one-switch`` for now.
+    gpus_per_node : int, optional
+        Only the first so many GPUs of each machine are ranks; the others stay in the graph and do nothing.
+    gpudirect : bool
+        False: traffic between a GPU and another host is staged in host memory.
+    rate : {"effective", "line"}
+        Which rate of the link profiles to use.
+    profile : str, optional
+        A link profile, by name or path, that replaces the figures of every link of its family (``nvlink``, ``pcie``,
+        ``nic``, ...): each such edge keeps its count and, for PCI Express, its width, and takes rates, latency, gap and
+        floor from this profile. Links whose kind is not a known profile (study graphs, figures written in a file) stay.
+
+    Returns
+    -------
+    networkx.DiGraph
+        Passes `netsim.fabric.check_fabric`; graph attributes ``name``, ``ranks``, ``gpudirect``, ``remarks``.
+
+    Raises
+    ------
+    FabricError, ProfileError, UnitError
+        One sentence with the value, the place and what is accepted.
+
+    Examples
+    --------
+    >>> graph = build("hgx-h100", nodes=2, nic="ndr400")
+    >>> len(graph.graph["ranks"]), graph.graph["name"]
+    (16, 'hgx-h100 x 2, ndr400')
+    """
+    name = str(name_or_path)
+    if rate not in RATES:
+        raise FabricError(f"rate {rate!r} is unknown; accepted are {' and '.join(RATES)}")
+    if is_study_text(name) and (nodes != 1 or nic is not None):
+        raise FabricError(
+            f"topology {name!r} is a study graph and whole as it is; several nodes and NICs need a machine: "
+            f"{', '.join(SERVERS)} or {_FILE_FORMS}"
+        )
+    machine = _one_machine(name, rate)
+    title = str(machine.graph.get("name") or name)
+    # A description written by hand may say itself that there is no GPUDirect.
+    direct = gpudirect and bool(machine.graph.get("gpudirect", True))
+    graph = cluster(lambda: machine, nodes=nodes, nic=nic, fabric=fabric, gpudirect=direct, rate=rate)
+    if gpus_per_node is not None:
+        _keep_first(graph, gpus_per_node, nodes)
+    if profile is not None:
+        _replace_links(graph, load_profile(profile), rate)
+    title += f" x {nodes}" if nodes > 1 else ""
+    title += f", {Path(nic).stem if nic.endswith('.toml') else nic}" if nic is not None else ""
+    graph.graph["name"] = title
+    graph.graph.setdefault("remarks", ())
+    check_fabric(graph)
+    return graph
+
+
+def _one_machine(name: str, rate: str) -> "nx.DiGraph":
+    """Build a preset, a study graph or what a file describes."""
+    if name in SERVERS:
+        graph = server(name, rate=rate)
+        graph.graph["name"] = name
+        return graph
+    if is_study_text(name):
+        return study_graph(name)
+    suffix = Path(name).suffix.lower()
+    if suffix == ".xml":
+        from topologies.nccl_xml import load_nccl_xml
+
+        return load_nccl_xml(name, rate=rate)
+    if suffix in (".yaml", ".yml"):
+        from topologies.custom import load_custom
+
+        graph = load_custom(name, rate=rate)
+        graph.graph["name"] = graph.graph["name"] or Path(name).stem
+        return graph
+    if suffix or "/" in name:
+        raise FabricError(f"topology {name!r}: files that can be read end in .xml (NCCL topology), .yaml or .yml")
+    close = difflib.get_close_matches(name, SERVERS, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    raise FabricError(
+        f"unknown topology {name!r}{hint} Accepted are {', '.join(SERVERS)}, a study graph ({ACCEPTED}) or {_FILE_FORMS}"
+        if close
+        else f"unknown topology {name!r}; accepted are {', '.join(SERVERS)}, a study graph ({ACCEPTED}) or {_FILE_FORMS}"
+    )
+
+
+def _keep_first(graph: "nx.DiGraph", gpus: int, nodes: int) -> None:
+    """Make ranks of the first GPUs of each machine only."""
+    ranks = ranks_of(graph)
+    groups = hosts_of(graph) if nodes > 1 else (tuple(range(len(ranks))),)
+    least = min(len(group) for group in groups)
+    if isinstance(gpus, bool) or not isinstance(gpus, int) or not 1 <= gpus <= least:
+        raise FabricError(f"gpus_per_node is {gpus!r}; a machine of this topology has {least} GPUs, so 1 to {least} are accepted")
+    graph.graph["ranks"] = tuple(ranks[rank] for group in groups for rank in group[:gpus])
+
+
+def _replace_links(graph: "nx.DiGraph", profile: Profile, rate: str) -> None:
+    """Give every link of the profile's family the profile's figures, keeping counts and PCI Express widths."""
+    made: dict[Link, Link | None] = {}
+    replaced = False
+    for _, _, data in graph.edges(data=True):
+        link: Link = data["link"]
+        if link not in made:
+            made[link] = _like(link, profile, rate)
+        new = made[link]
+        if new is not None:
+            data["link"] = new
+            replaced = True
+    if not replaced:
+        families = sorted({family for link in made if (family := family_of(link.kind)) is not None})
+        raise ProfileError(
+            f"profile {profile.name!r} is of the family {profile.family!r}, of which this topology has no link; "
+            f"it has {', '.join(families) or 'no link that comes from a profile'}"
+        )
+
+
+def _like(link: Link, profile: Profile, rate: str) -> Link | None:
+    """Return the link that stands in for `link` under a profile; None if it is of another family."""
+    if family_of(link.kind) != profile.family:
+        return None
+    new = profile.link(rate, count=link.count)
+    head, mark, width = link.kind.rpartition("_x")
+    if mark and width.isdigit() and profile.lanes is not None and family_of(head) == "pcie" and head != profile.name:
+        return profile.link(rate, count=link.count, lanes=int(width))
+    return replace(new)

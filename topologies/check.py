@@ -1,0 +1,164 @@
+"""What looks wrong about a topology: remarks for `netsim topo check`, none of which is an error.
+
+Collects what a loader had to assume and looks for the usual suspects: GPUs with fewer NVLinks than their neighbours, a
+link much slower than its like, a GPU that cannot be reached, a NIC far from its GPU or faster than the slot it sits in.
+"""
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from netsim.fabric import GPU, HOST_MEMORY, NETWORK_SWITCH, NIC, ROOT_COMPLEX, Link, link_name, may_transit, ranks_of
+from netsim.units import format_rate
+from topologies.profiles import family_of
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+# A link below this share of the median of its like is remarked upon; an x8 slot among x16 ones just is.
+_MUCH_SLOWER = 0.51
+# From so many GPUs the search for missing paths and far NICs starts; more only repeat what the first show.
+_MOST_STARTS = 128
+_GPU_FAMILIES = ("nvlink", "xgmi")
+
+
+def remarks(graph: "nx.DiGraph") -> list[str]:
+    """List what looks wrong or had to be assumed.
+
+    Parameters
+    ----------
+    graph : networkx.DiGraph
+        A topology that passes `netsim.fabric.check_fabric`.
+
+    Returns
+    -------
+    list of str
+        One sentence each; empty if nothing is remarkable.
+
+    Examples
+    --------
+    >>> from topologies import build
+    >>> remarks(build("hgx-h100"))
+    []
+    """
+    found = [str(remark) for remark in graph.graph.get("remarks", ())]
+    found.extend(_unequal_links(graph))
+    found.extend(_slow_links(graph))
+    found.extend(_missing_paths(graph))
+    found.extend(_far_nics(graph))
+    found.extend(_narrow_slots(graph))
+    return found
+
+
+def _unequal_links(graph: "nx.DiGraph") -> Iterable[str]:
+    """GPUs whose number of NVLinks differs from what most have."""
+    counts = {
+        gpu: sum(data["link"].count for _, _, data in graph.out_edges(gpu, data=True) if _is_gpu_link(data["link"]))
+        for gpu in ranks_of(graph)
+    }
+    usual, _ = Counter(counts.values()).most_common(1)[0]
+    odd = {gpu: count for gpu, count in counts.items() if count != usual}
+    if odd:
+        gpu, count = next(iter(odd.items()))
+        others = f" (and {len(odd) - 1} more GPUs differ)" if len(odd) > 1 else ""
+        yield f"{gpu} has {count} GPU-to-GPU links where most GPUs have {usual}{others}"
+
+
+def _is_gpu_link(link: Link) -> bool:
+    return family_of(link.kind) in _GPU_FAMILIES
+
+
+def _slow_links(graph: "nx.DiGraph") -> Iterable[str]:
+    """Links of at most half the rate that is usual between such nodes."""
+    groups: dict[tuple[str, str, str], list[tuple[tuple[str, str], float]]] = defaultdict(list)
+    for a, b, link in graph.edges(data="link"):
+        key = (graph.nodes[a]["kind"], graph.nodes[b]["kind"], family_of(link.kind) or link.kind)
+        groups[key].append(((a, b), link.bandwidth_bytes_per_s / (link.count if _is_gpu_link(link) else 1)))
+    for (source, target, family), members in groups.items():
+        median = statistics.median(rate for _, rate in members)
+        slow = [(edge, rate) for edge, rate in members if rate < _MUCH_SLOWER * median]
+        if slow:
+            edge, rate = slow[0]
+            others = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
+            yield (
+                f"link {link_name(edge)} moves {format_rate(rate)} where {family} links from {source} to {target} usually "
+                f"move {format_rate(median)}{others}"
+            )
+
+
+def _missing_paths(graph: "nx.DiGraph") -> Iterable[str]:
+    """GPUs without a route to others, given that GPUs and host memory do not forward."""
+    ranks = ranks_of(graph)
+    for gpu in ranks[:_MOST_STARTS]:
+        lost = [other for other in ranks if other not in _distances(graph, gpu)]
+        if lost:
+            others = f" and {len(lost) - 1} more GPUs" if len(lost) > 1 else ""
+            yield f"{gpu} has no route to {lost[0]}{others}: GPUs and host memory do not forward unless they say transit"
+            return
+
+
+def _distances(graph: "nx.DiGraph", start: str, avoid: tuple[str, ...] = ()) -> dict[str, tuple[int, int]]:
+    """For each node a route reaches: its links, and the root complexes passed on the way (fewest links first)."""
+    reached = {start: (0, 0)}
+    front = [start]
+    while front:
+        following = []
+        for node in front:
+            if node != start and not may_transit(graph.nodes[node]):
+                continue
+            hops, roots = reached[node]
+            roots += graph.nodes[node]["kind"] == ROOT_COMPLEX
+            for other in graph.successors(node):
+                if other not in reached and graph.nodes[other]["kind"] not in avoid:
+                    reached[other] = (hops + 1, roots)
+                    following.append(other)
+        front = following
+    return reached
+
+
+def _far_nics(graph: "nx.DiGraph") -> Iterable[str]:
+    """GPUs whose nearest NIC is beyond a root complex, where GPUDirect is not used by default."""
+    nics = {node for node, kind in graph.nodes(data="kind") if kind == NIC}
+    if not nics:
+        return
+    far: list[tuple[str, str, int]] = []
+    without: list[str] = []
+    ranks = ranks_of(graph)[:_MOST_STARTS]
+    for gpu in ranks:
+        reached = _distances(graph, gpu, avoid=(NETWORK_SWITCH, HOST_MEMORY))
+        near = min(((hops, roots, node) for node, (hops, roots) in reached.items() if node in nics), default=None)
+        if near is None:
+            without.append(gpu)
+        elif near[1] and not _on_chip(graph, gpu):
+            far.append((gpu, near[2], near[1]))
+    if without:
+        yield f"{without[0]} reaches no NIC of its own machine" + (f" (and {len(without) - 1} more)" if without[1:] else "")
+    if far:
+        gpu, nic, roots = far[0]
+        where = "another socket" if roots > 1 else "the root complex"
+        others = f" (and {len(far) - 1} more GPUs are as far)" if far[1:] else ""
+        yield f"{gpu} reaches its nearest NIC {nic} only through {where}, where NCCL does not use GPUDirect by default{others}"
+
+
+def _on_chip(graph: "nx.DiGraph", gpu: str) -> bool:
+    """Say whether a GPU is joined to its CPU by a chip-to-chip link, over which NCCL does use GPUDirect."""
+    return any(link.kind.startswith("c2c") for _, _, link in graph.out_edges(gpu, data="link"))
+
+
+def _narrow_slots(graph: "nx.DiGraph") -> Iterable[str]:
+    """NICs whose network port is faster than the slot they sit in."""
+    narrow = []
+    for nic in (node for node, kind in graph.nodes(data="kind") if kind == NIC):
+        rates: dict[bool, float] = {}
+        for _, other, link in graph.out_edges(nic, data="link"):
+            network = graph.nodes[other]["kind"] == NETWORK_SWITCH
+            rates[network] = max(rates.get(network, 0.0), link.bandwidth_bytes_per_s)
+        port: Link | None = graph.nodes[nic].get("port")
+        wanted = rates.get(True, port.bandwidth_bytes_per_s if port is not None else 0.0)
+        if wanted > rates.get(False, float("inf")):
+            narrow.append((nic, wanted, rates[False]))
+    if narrow:
+        nic, wanted, slot = narrow[0]
+        others = f" (and {len(narrow) - 1} more)" if narrow[1:] else ""
+        yield f"{nic} could move {format_rate(wanted)} but sits in a slot of {format_rate(slot)}{others}"

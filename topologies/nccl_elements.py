@@ -1,0 +1,96 @@
+"""Read an NCCL XML file into plain elements, safely: no document type, no entities, bounded size, depth and count.
+
+First half of the NCCL importer; what the elements mean is `topologies.nccl_xml`'s affair. Text between tags is ignored,
+as NCCL itself does.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from netsim.errors import FabricError
+
+MOST_BYTES = 16 << 20
+MOST_DEPTH = 64
+MOST_ELEMENTS = 200_000
+_MOST_ATTRIBUTE_CHARACTERS = 4096
+
+
+@dataclass
+class Element:
+    """One XML element: its tag, its attributes, its children, and the line it begins on."""
+
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    children: list["Element"] = field(default_factory=list)
+
+    def each(self, tag: str) -> list["Element"]:
+        """Return the children with a tag, in the order of the file."""
+        return [child for child in self.children if child.tag == tag]
+
+
+def read_elements(path: Path) -> Element:
+    """Parse a file and return its root element.
+
+    Raises
+    ------
+    FabricError
+        If the file cannot be read, is too large or too deep, is not XML, or declares a document type or an entity.
+    """
+    try:
+        if not path.is_file():
+            raise FabricError(f"cannot read {path}: there is no such file")
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            raise FabricError(f"{path}: {size} bytes are more than the {MOST_BYTES} that a topology file may have")
+        data = path.read_bytes()
+    except OSError as error:
+        raise FabricError(f"cannot read {path}: {error.strerror or error}") from error
+    return parse_elements(data, str(path))
+
+
+def parse_elements(data: bytes, where: str) -> Element:
+    """Parse XML that has been read already; `where` names it in error messages."""
+    from xml.parsers import expat
+
+    parser = expat.ParserCreate()
+    stack: list[Element] = []
+    roots: list[Element] = []
+    count = 0
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal count
+        count += 1
+        line = parser.CurrentLineNumber
+        if len(stack) >= MOST_DEPTH:
+            raise FabricError(f"{where}: line {line}: elements are nested more than {MOST_DEPTH} deep; a topology is not")
+        if count > MOST_ELEMENTS:
+            raise FabricError(f"{where}: line {line}: more than {MOST_ELEMENTS} elements; a topology of one machine has fewer")
+        if any(len(value) > _MOST_ATTRIBUTE_CHARACTERS for value in attributes.values()):
+            raise FabricError(f"{where}: line {line}: an attribute has more than {_MOST_ATTRIBUTE_CHARACTERS} characters")
+        element = Element(tag, attributes, line)
+        (stack[-1].children if stack else roots).append(element)
+        stack.append(element)
+
+    def end(_tag: str) -> None:
+        stack.pop()
+
+    def refuse(*_details: object) -> NoReturn:
+        raise FabricError(
+            f"{where}: line {parser.CurrentLineNumber}: declares a document type or an entity, which topology files do not "
+            "need and which can be used to attack the reader; remove it"
+        )
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
+    parser.ExternalEntityRefHandler = refuse
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise FabricError(f"{where}: not XML: {error}") from error
+    except (LookupError, ValueError) as error:
+        raise FabricError(f"{where}: not XML that can be read: {error}") from error
+    return roots[0]

@@ -1,0 +1,237 @@
+"""One machine: NVSwitch servers and PCI Express boxes, from a short plan and the link profiles.
+
+Every plan is an NVLink side (GPUs around one node that stands for a whole layer of NVSwitches, each edge remembering how
+many links it bundles) and a PCI Express side (sockets with root complex and host memory, PCIe switches with GPUs under
+them and room for NICs). Full duplex everywhere. Names: ``gpu0``.. in rank order, ``nvswitch``, ``pcie_switch0``..,
+``cpu0``.. (a socket's root complex), ``memory0``...
+
+Layouts: DGX/HGX A100 has four PCIe switches of two GPUs (and two NICs) each, two a socket (Azure's NDv4 and AWS's p4d
+topology files); H100 and later have a PCIe switch of its own for every GPU and its NIC, four a socket (Oracle's and
+Azure's H100 topology files). A GB200 NVL72 rack has 18 trays of two Grace CPUs with two GPUs each on chip-to-chip links;
+as for NCCL, the rack is one NVLink domain and so one host, the tray is kept as a node attribute. Left out: the PCIe
+switch levels inside a card, NUMA settings that split a socket, staging between GPUs that lack peer-to-peer access.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from netsim.errors import FabricError
+from netsim.fabric import GPU, NVSWITCH, PCIE_SWITCH, Link
+from topologies.profiles import load_profile
+from topologies.wiring import add_socket, join
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Socket = tuple[tuple[int, ...], ...]
+"""GPUs of one socket, one group a PCIe switch."""
+
+_FOUR_PAIRS: tuple[Socket, ...] = (((0, 1), (2, 3)), ((4, 5), (6, 7)))
+_ONE_EACH: tuple[Socket, ...] = (((0,), (1,), (2,), (3,)), ((4,), (5,), (6,), (7,)))
+
+
+@dataclass(frozen=True)
+class ServerPlan:
+    """What a machine consists of; figures come from the link profiles it names."""
+
+    description: str
+    """One line for lists of presets."""
+    sockets: tuple[Socket, ...]
+    """GPUs by socket and PCIe switch."""
+    pcie: str
+    """Profile of PCI Express links (16 lanes unless `lanes` says otherwise)."""
+    socket_link: str | None
+    """Profile of the link between the sockets of a board; None for one socket."""
+    nvlink: str | None = None
+    """Profile of one NVLink; None for machines without an NVSwitch."""
+    nvlinks: int = 0
+    """NVLinks of one GPU."""
+    in_network: bool = False
+    """Whether the NVSwitch multicasts and reduces (Hopper and later)."""
+    switches: bool = True
+    """Whether GPUs sit under PCIe switches; otherwise directly under the root complex."""
+    gpu_link: str | None = None
+    """Profile of the link between a GPU and its host side, where that is not `pcie`."""
+    lanes: int | None = None
+    """Width of the PCI Express links; None for what the profile states."""
+    sockets_a_board: int = 2
+    """How many sockets are joined with each other."""
+    boards_named: str | None = None
+    """Name of a board where a machine has several (``tray``), kept as a node attribute."""
+
+
+def _nvl72_sockets() -> tuple[Socket, ...]:
+    """36 Grace CPUs with two GPUs each."""
+    return tuple(((2 * cpu, 2 * cpu + 1),) for cpu in range(36))
+
+
+SERVERS: dict[str, ServerPlan] = {
+    "hgx-a100": ServerPlan(
+        "8 A100, 12 NVLink 3 each to NVSwitch, 4 PCIe Gen4 switches, 2 AMD sockets",
+        _FOUR_PAIRS,
+        pcie="pcie4",
+        socket_link="socket_amd",
+        nvlink="nvlink3",
+        nvlinks=12,
+    ),
+    "hgx-h100": ServerPlan(
+        "8 H100, 18 NVLink 4 each to NVSwitch (multicast, reduction), 8 PCIe Gen5 switches, 2 Sapphire Rapids sockets",
+        _ONE_EACH,
+        pcie="pcie5",
+        socket_link="socket_intel_sapphire_rapids",
+        nvlink="nvlink4",
+        nvlinks=18,
+        in_network=True,
+    ),
+    "hgx-h200": ServerPlan(
+        "8 H200, 18 NVLink 4 each to NVSwitch (multicast, reduction), 8 PCIe Gen5 switches, 2 Sapphire Rapids sockets",
+        _ONE_EACH,
+        pcie="pcie5",
+        socket_link="socket_intel_sapphire_rapids",
+        nvlink="nvlink4",
+        nvlinks=18,
+        in_network=True,
+    ),
+    "hgx-b200": ServerPlan(
+        "8 B200, 18 NVLink 5 each to NVSwitch (multicast, reduction), 8 PCIe Gen5 switches, 2 Emerald Rapids sockets",
+        _ONE_EACH,
+        pcie="pcie5",
+        socket_link="socket_intel_emerald_rapids",
+        nvlink="nvlink5",
+        nvlinks=18,
+        in_network=True,
+    ),
+    "gb200-nvl72": ServerPlan(
+        "72 GB200 GPUs in one NVLink 5 domain (one rack, 18 trays of 2 Grace CPUs and 4 GPUs)",
+        _nvl72_sockets(),
+        pcie="pcie5",
+        socket_link="socket_arm",
+        nvlink="nvlink5",
+        nvlinks=18,
+        in_network=True,
+        switches=False,
+        gpu_link="c2c_gb200",
+        boards_named="tray",
+    ),
+    "pcie-gen4-8": ServerPlan(
+        "8 GPUs on PCIe Gen4 x16, 4 switches of 2 GPUs, 2 AMD sockets, no NVLink",
+        _FOUR_PAIRS,
+        pcie="pcie4",
+        socket_link="socket_amd",
+    ),
+    "pcie-gen5-8": ServerPlan(
+        "8 GPUs on PCIe Gen5 x16, 4 switches of 2 GPUs, 2 AMD sockets (Genoa or later), no NVLink",
+        _FOUR_PAIRS,
+        pcie="pcie5",
+        socket_link="socket_amd_gen5",
+    ),
+    "pcie-pair": ServerPlan(
+        "2 GPUs on PCIe Gen4 x16 directly under one root complex",
+        (((0, 1),),),
+        pcie="pcie4",
+        socket_link=None,
+        switches=False,
+        sockets_a_board=1,
+    ),
+    "rtx4060-laptop": ServerPlan(
+        "1 RTX 4060 Laptop GPU on PCIe Gen4 x8, the measured reference link",
+        (((0,),),),
+        pcie="laptop_pcie4_x8",
+        socket_link=None,
+        switches=False,
+        sockets_a_board=1,
+    ),
+}
+"""The machines that netsim knows by name."""
+
+
+def server(plan: ServerPlan | str, *, rate: str = "effective", host: str = "node0") -> "nx.DiGraph":
+    """Build one machine.
+
+    Parameters
+    ----------
+    plan : ServerPlan or str
+        A plan, or the name of one in `SERVERS`.
+    rate : {"effective", "line"}
+        Which rate of the link profiles to use.
+    host : str
+        Host name that every node carries.
+
+    Returns
+    -------
+    networkx.DiGraph
+        GPUs come first and in rank order.
+
+    Raises
+    ------
+    FabricError
+        If the name is unknown.
+    ProfileError
+        If the plan names a profile that does not exist or the rate is unknown.
+
+    Examples
+    --------
+    >>> graph = server("hgx-h100")
+    >>> graph.edges["gpu3", "nvswitch"]["link"].count, graph.out_degree("nvswitch")
+    (18, 8)
+    """
+    import networkx as nx
+
+    if isinstance(plan, str):
+        if plan not in SERVERS:
+            raise FabricError(f"unknown server {plan!r}; accepted are {', '.join(SERVERS)}")
+        plan = SERVERS[plan]
+    gpus = [gpu for socket in plan.sockets for group in socket for gpu in group]
+    names = tuple(f"gpu{rank}" for rank in range(len(gpus)))
+    graph = nx.DiGraph(ranks=names)
+    graph.add_nodes_from(names, kind=GPU, host=host)
+    if plan.nvlink is not None:
+        graph.add_node("nvswitch", kind=NVSWITCH, host=host, multicast=plan.in_network, reduce=plan.in_network)
+        link = load_profile(plan.nvlink).link(rate, count=plan.nvlinks)
+        for name in names:
+            join(graph, name, "nvswitch", link)
+    _add_host_side(graph, plan, rate, host)
+    return graph
+
+
+def _add_host_side(graph: "nx.DiGraph", plan: ServerPlan, rate: str, host: str) -> None:
+    """Add sockets, PCIe switches and the links from there to the GPUs."""
+    pcie = load_profile(plan.pcie).link(rate, lanes=plan.lanes)
+    gpu_link = load_profile(plan.gpu_link).link(rate) if plan.gpu_link else pcie
+    memory = load_profile("host_memory").link(rate)
+    switches = 0
+    for index, groups in enumerate(plan.sockets):
+        root = f"cpu{index}"
+        add_socket(graph, root, f"memory{index}", host, memory)
+        for group in groups:
+            parent = root
+            if plan.switches:
+                parent = f"pcie_switch{switches}"
+                switches += 1
+                graph.add_node(parent, kind=PCIE_SWITCH, host=host)
+                join(graph, parent, root, pcie)
+            for gpu in group:
+                join(graph, f"gpu{gpu}", parent, gpu_link)
+    if plan.socket_link is not None:
+        _join_boards(graph, plan, load_profile(plan.socket_link).link(rate))
+
+
+def _join_boards(graph: "nx.DiGraph", plan: ServerPlan, link: Link) -> None:
+    """Join the sockets of each board in pairs, and note the board of every node where there are several."""
+    size = plan.sockets_a_board
+    for first in range(0, len(plan.sockets), size):
+        roots = range(first, min(first + size, len(plan.sockets)))
+        for a in roots:
+            for b in range(a + 1, roots.stop):
+                join(graph, f"cpu{a}", f"cpu{b}", link)
+        if plan.boards_named is not None:
+            board = f"{plan.boards_named}{first // size}"
+            gpus = [f"gpu{gpu}" for index in roots for group in plan.sockets[index] for gpu in group]
+            for node in (*gpus, *(f"cpu{index}" for index in roots), *(f"memory{index}" for index in roots)):
+                graph.nodes[node][plan.boards_named] = board
+
+
+def server_builder(name: str, rate: str = "effective") -> Callable[[], "nx.DiGraph"]:
+    """Return a function without arguments that builds the named machine, for `topologies.cluster.cluster`."""
+    return lambda: server(name, rate=rate)
