@@ -9,8 +9,8 @@ Policies: ``static`` spreads destinations over equal next hops by the destinatio
 destination-based fat-tree routing does; ``ecmp:SEED`` hashes source, destination and seed. ``spray`` (a message over
 several routes) is refused until an engine can split a message.
 
-Without GPUDirect (graph attribute ``gpudirect`` False) a route from a GPU to another host is a walk of three legs: to
-a host memory on its own side, to one on the other side, and down to the GPU; links met twice are listed twice.
+Without GPUDirect (graph attribute ``gpudirect`` False) a route from a GPU to another host passes through the NICs that
+it would use with it, and stops in host memory before the first and after the last; links met twice are listed twice.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from netsim.errors import FabricError
-from netsim.fabric import GPU, HOST_MEMORY, check_fabric, links_of, may_transit, ranks_of
+from netsim.fabric import GPU, HOST_MEMORY, NIC, check_fabric, links_of, may_transit, ranks_of
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -74,9 +74,11 @@ class Router:
         self._in: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
         self.edges = []
         self._width: list[float] = []
+        self._source: list[int] = []
         for source, target, link in links_of(graph):
             edge = len(self.edges)
             self.edges.append((source, target))
+            self._source.append(index[source])
             self._width.append(link.bandwidth_bytes_per_s)
             self._out[index[source]].append((index[target], edge))
             self._in[index[target]].append((index[source], edge))
@@ -96,8 +98,7 @@ class Router:
         a, b = self._rank_node[src], self._rank_node[dst]
         if self._gpudirect or self._host[a] == self._host[b]:
             return self._route(a, b, dst)
-        here, there = self._nearest_memory(a, leaving=True), self._nearest_memory(b, leaving=False)
-        return self._route(a, here, dst) + self._route(here, there, dst) + self._route(there, b, dst)
+        return self._staged(a, b, dst)
 
     def switch(self, ranks: Sequence[int], need: str) -> int:
         """Return the node of the switch that can join a group of ranks.
@@ -134,6 +135,19 @@ class Router:
     def path_down(self, switch: int, rank: int) -> Path:
         """Return the links from a switch that `switch` found to a rank."""
         return self._route(switch, self._rank_node[rank], rank)
+
+    def _staged(self, a: int, b: int, dst: int) -> Path:
+        """Return the route that the two GPUs would take through their NICs, with a stop in host memory on either side."""
+        direct = self._route(a, b, dst)
+        on_the_way = [self._source[edge] for edge in direct]
+        nics = [position for position, node in enumerate(on_the_way) if self._kind[node] == NIC]
+        if not nics:
+            return direct
+        first, last = nics[0], nics[-1]
+        here, there = self._nearest_memory(a, leaving=True), self._nearest_memory(b, leaving=False)
+        out = self._route(a, here, dst) + self._route(here, on_the_way[first], dst)
+        back = self._route(on_the_way[last], there, dst) + self._route(there, b, dst)
+        return out + direct[first:last] + back
 
     def _nearest_memory(self, node: int, *, leaving: bool) -> int:
         """Return the host memory with the fewest links to a GPU of the same host (the first created among equals)."""

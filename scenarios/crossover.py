@@ -12,10 +12,13 @@ from dataclasses import dataclass, replace
 
 from netsim.errors import ScenarioError
 from netsim.metrics.bounds import closed_form, uniform_network, unpipelined_tree
+from netsim.schedule.catalogue import options_for
 from scenarios.run import Spec, router_of, run_spec
 
 TIE = 1e-9
 """Relative difference of two times below which neither algorithm is the faster one."""
+_FARTHEST_DOUBLINGS = 12
+"""A formula that crosses more than 2^12 times away from the simulated crossing says nothing about it."""
 REFINED_TO = 1.01
 """Ratio of the two sizes that enclose a crossing."""
 
@@ -96,7 +99,7 @@ def find_crossings(
         told(size)
         found = []
         for algorithm in algorithms:
-            last_row = run_spec(replace(spec, algorithm=algorithm, size_bytes=size))
+            last_row = run_spec(_told(spec, algorithm, size))
             found.append(last_row.time_us)
         return tuple(found)
 
@@ -107,6 +110,13 @@ def find_crossings(
     assert last_row is not None
     first = algorithms[_winner(points[0][1])]
     return Survey(tuple(crossings), first, last_row.ranks, last_row.topology_digest, last_row.version)
+
+
+def _told(spec: Spec, algorithm: str, size: int) -> Spec:
+    """Give the pieces to the algorithms that live by them; the ring's own unit is a block of N / p."""
+    pieces = "chunks" in options_for(spec.collective, algorithm) and algorithm != "ring"
+    spec = replace(spec, algorithm=algorithm, size_bytes=size)
+    return spec if pieces else replace(spec, chunks=None, chunk_bytes=None)
 
 
 _Point = tuple[int, tuple[float, ...]]
@@ -124,7 +134,7 @@ def _refine(
         share = gap_low / (gap_low - gap_high) if gap_low != gap_high else 0.0
         size = low[0] + share * (high[0] - low[0])
         names = algorithms[before], algorithms[after]
-        yield Crossing(*names, size, low[0], high[0], formula_crossing(spec, *names))
+        yield Crossing(*names, size, low[0], high[0], formula_crossing(spec, *names, near_bytes=size))
         return
     size = min(max(round(math.sqrt(low[0] * high[0])), low[0] + 1), high[0] - 1)
     middle = (size, times(size))
@@ -154,19 +164,35 @@ def formula(spec: Spec, algorithm: str) -> Callable[[int], float | None] | None:
     return lambda size: closed_form(spec.collective, algorithm, ranks, size, *alpha_beta)
 
 
-def formula_crossing(spec: Spec, below: str, above: str) -> float | None:
-    """Return the size at which the formulas of two algorithms cross, or None where one has none or they never do.
+def formula_crossing(spec: Spec, below: str, above: str, *, near_bytes: float) -> float | None:
+    """Return the size nearest to another one at which the formulas of two algorithms cross, or None where they do not.
 
-    Both are straight lines in the size, but for the rounding of blocks to whole bytes; two sizes that are far apart and
-    divisible by all rank counts in use give each line.
+    Formulas are straight lines in the size only in part (NVLS is the larger of two), so the place is searched for:
+    outwards by doubling, then by bisection.
     """
     one, other = formula(spec, below), formula(spec, above)
     if one is None or other is None:
         return None
-    large = len(router_of(spec.machine, spec.routing).ranks) * 2**30
-    starts, ends = (one(0), other(0)), (one(large), other(large))
-    if starts[0] is None or starts[1] is None or ends[0] is None or ends[1] is None:
+    if one(1) is None or other(1) is None:
         return None
-    fixed = starts[1] - starts[0]
-    slope = (ends[0] - starts[0] - ends[1] + starts[1]) / large
-    return fixed / slope if slope and fixed / slope > 0 else None
+
+    def lead(size: int) -> float:
+        return (one(size) or 0.0) - (other(size) or 0.0)
+
+    start = max(1, round(near_bytes))
+    for doublings in range(1, _FARTHEST_DOUBLINGS):
+        for low, high in (
+            (start << (doublings - 1), start << doublings),
+            (max(1, start >> doublings), max(1, start >> (doublings - 1))),
+        ):
+            if lead(low) * lead(high) < 0:
+                return _root(lead, low, high)
+    return None
+
+
+def _root(lead: Callable[[int], float], low: int, high: int) -> float:
+    """Return where a function that changes its sign between two sizes is zero."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if lead(low) * lead(middle) <= 0 else (middle, high)
+    return low + lead(low) / (lead(low) - lead(high))

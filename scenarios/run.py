@@ -4,12 +4,10 @@ The end of the flow and the seam for sweeps: a `Spec` is small and picklable, a 
 is held against its own lower bound; a time below it is an internal error. No time model of its own.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from netsim.schedule.catalogue import algorithms_for, build_schedule
 
 import topologies
 from netsim.engine.run import DEFAULT_MAX_MESSAGES, simulate
@@ -20,6 +18,7 @@ from netsim.metrics.bounds import check_run, closed_form, collective_bound, unif
 from netsim.metrics.links import bottleneck
 from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth, bus_bandwidth_note
 from netsim.routing import Router
+from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Spec:
     scenario: str = ""
 
 
-def graph_of(machine: Machine) -> "nx.DiGraph":
+def graph_of(machine: Machine) -> "nx.DiGraph[str]":
     """Return the topology of a machine; built once, and again when a file behind it has changed."""
     return _graph(machine, _stamp(machine.topology), _stamp(machine.profile))
 
@@ -113,6 +112,7 @@ class _Run:
 
 
 def _simulate(spec: Spec, router: Router, algorithm: str) -> _Run:
+    """Run one algorithm; what the user asked for must suit it, and `build_schedule` says so where it does not."""
     schedule = build_schedule(
         spec.collective,
         algorithm,
@@ -134,9 +134,9 @@ def _fastest(spec: Spec, router: Router) -> tuple[_Run, list[str]]:
     best: _Run | None = None
     skipped: list[str] = []
     refusal: ScheduleError | FabricError | None = None
-    for algorithm in algorithms_for(spec.collective):
+    for algorithm in algorithms_for(spec.collective, len(router.ranks)):
         try:
-            run = _simulate(spec, router, algorithm)
+            run = _simulate(_fitting(spec, algorithm), router, algorithm)
         except (ProofError, StuckError):
             raise
         except TooManyMessagesError as error:
@@ -151,6 +151,14 @@ def _fastest(spec: Spec, router: Router) -> tuple[_Run, list[str]]:
     if best is None:
         raise refusal or ScheduleError(f"no algorithm for {spec.collective}")
     return best, skipped
+
+
+def _fitting(spec: Spec, algorithm: str) -> Spec:
+    """Leave out the options that an algorithm has no use for, so that they steer only those that have."""
+    understood = options_for(spec.collective, algorithm)
+    if "chunks" not in understood:
+        spec = replace(spec, chunks=None, chunk_bytes=None)
+    return spec if "channels" in understood else replace(spec, channels=1)
 
 
 def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
@@ -187,6 +195,11 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
         chunk_bytes=spec.chunk_bytes,
         chunks=spec.chunks,
         quantum_bytes=spec.quantum_bytes,
+        root=spec.root,
+        rate=spec.machine.rate,
+        profile=spec.machine.profile,
+        gpudirect=router.graph.graph.get("gpudirect", True),
+        routing=spec.routing,
         bottleneck_utilisation=None if busiest is None else busiest.utilisation,
         note=_note(ranks, schedule, skipped),
     )
@@ -220,7 +233,7 @@ def _stamp(name: str | None) -> tuple[int, int] | None:
 
 
 @lru_cache(maxsize=8)
-def _graph(machine: Machine, *stamps: tuple[int, int] | None) -> "nx.DiGraph":
+def _graph(machine: Machine, *stamps: tuple[int, int] | None) -> "nx.DiGraph[str]":
     return topologies.build(
         machine.topology,
         nodes=machine.nodes,

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from netsim.schedule.catalogue import algorithms_for
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from netsim.engine.run import DEFAULT_MAX_MESSAGES, ENGINES
 from netsim.errors import ScenarioError, UnitError
+from netsim.schedule.catalogue import algorithms_for
 from netsim.schedule.collective import COLLECTIVES
 from netsim.units import parse_bytes
 from scenarios.run import Machine, Spec
@@ -282,22 +282,22 @@ def _plain(loader: yaml.SafeLoader, node: yaml.Node, place: tuple[str | int, ...
             raise ScenarioError(f"{path}:{line}: more than {MOST_RUNS} entries")
         return [_plain(loader, item, (*place, index), path, lines) for index, item in enumerate(node.value)]
     if node.tag == _INTEGER_TAG and not _PLAIN_INTEGER.fullmatch(node.value):
-        meant = loader.construct_object(node)  # type: ignore[no-untyped-call]
+        meant = loader.construct_object(node)
         raise ScenarioError(
             f"{path}:{line}: YAML reads {node.value!r} as the number {meant}; write the number itself, or quotes"
         )
-    return loader.construct_object(node)  # type: ignore[no-untyped-call]
+    return loader.construct_object(node)
 
 
 def _complaint(path: Path, data: dict[str, Any], lines: Lines, error: ValidationError) -> str:
     """Turn the first thing that the schema found into one sentence."""
-    found = min(error.errors(), key=lambda item: (item["type"] == "missing", _line(lines, item["loc"])))
+    found = min(error.errors(), key=lambda item: _rank(item["type"], item["loc"], lines))
     place = found["loc"]
     key = str(place[0])
     where = f"{path}:{_line(lines, place)}"
     if found["type"] == "extra_forbidden":
         unknown = str(place[-1])
-        accepted = tuple(SizeRange.model_fields if unknown != key else ScenarioFile.model_fields)
+        accepted = tuple(SizeRange.model_fields if len(place) > 1 else ScenarioFile.model_fields)
         return f"{where}: unknown key {unknown!r}{_meant(unknown, accepted)}; accepted are {', '.join(accepted)}"
     accepts = ScenarioFile.model_fields[key].description
     if found["type"] == "missing":
@@ -310,6 +310,12 @@ def _complaint(path: Path, data: dict[str, Any], lines: Lines, error: Validation
             wrong = wrong[step]  # type: ignore[index]
     kind = {bool: "a truth value", int: "a number", float: "a number", str: "text"}.get(type(wrong), "")
     return f"{where}: {key} is {wrong!r}{f', {kind}' if kind else ''}; accepted is {accepts}"
+
+
+def _rank(kind: str, place: tuple[str | int, ...], lines: Lines) -> tuple[bool, int, int]:
+    """Order complaints: by line, keys that are missing altogether last; of several about one key, the plainest first."""
+    plainest = {"extra_forbidden": 0, "missing": 1}.get(kind, 2)
+    return len(place) == 1 and kind == "missing", _line(lines, place), plainest
 
 
 def _line(lines: Lines, place: tuple[str | int, ...]) -> int:

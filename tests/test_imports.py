@@ -11,7 +11,13 @@ from netsim import siblings
 from netsim.errors import NetsimError
 
 HEAVY = {"pandas", "matplotlib", "torch", "dask", "numba", "rich", "pydantic", "yaml"}
-SHOW_MODULES = "import sys; from netsim.cli.app import answer; code = answer(sys.argv[1:]); print(*sys.modules, file=sys.stderr); sys.exit(code)"
+SHOW_MODULES = """
+import sys
+from netsim.cli.app import answer
+code = answer(sys.argv[1:])
+print(*sys.modules, file=sys.stderr)
+sys.exit(code)
+"""
 PERF = [
     "perf",
     "all_reduce",

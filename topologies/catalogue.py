@@ -6,7 +6,6 @@ and links). Nothing here knows what a machine consists of.
 """
 
 import difflib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,17 +19,12 @@ from topologies.study import ACCEPTED, is_study_text, study_graph
 if TYPE_CHECKING:
     import networkx as nx
 
-_STUDY_FORMS = {
-    "ideal-switch:P@RATE,LATENCY": "P ranks around one switch that multicasts and reduces; a path costs the latency once",
-    "ideal-ring:P@RATE,LATENCY": "P ranks in a ring, latency and rate a link, routes go the shorter way",
-    "ideal-mesh:P@RATE,LATENCY": "P ranks with a link of latency and rate between every two",
-}
 _FILE_FORMS = "a file: .xml (NCCL topology) or .yaml (nodes and links)"
 
 
 def preset_names() -> dict[str, str]:
-    """Return every preset and study form with a line that says what it is."""
-    return {name: plan.description for name, plan in SERVERS.items()} | _STUDY_FORMS
+    """Return the name of every preset, each with a line that says what it is."""
+    return {name: plan.description for name, plan in SERVERS.items()}
 
 
 def build(
@@ -43,7 +37,7 @@ def build(
     gpudirect: bool = True,
     rate: str = "effective",
     profile: str | None = None,
-) -> "nx.DiGraph":
+) -> "nx.DiGraph[str]":
     """Build a topology.
 
     Parameters
@@ -108,7 +102,7 @@ def build(
     return graph
 
 
-def _one_machine(name: str, rate: str) -> "nx.DiGraph":
+def _one_machine(name: str, rate: str) -> "nx.DiGraph[str]":
     """Build a preset, a study graph or what a file describes."""
     if name in SERVERS:
         graph = server(name, rate=rate)
@@ -130,25 +124,24 @@ def _one_machine(name: str, rate: str) -> "nx.DiGraph":
     if suffix or "/" in name:
         raise FabricError(f"topology {name!r}: files that can be read end in .xml (NCCL topology), .yaml or .yml")
     close = difflib.get_close_matches(name, SERVERS, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(close)}?" if close else ""
-    raise FabricError(
-        f"unknown topology {name!r}{hint} Accepted are {', '.join(SERVERS)}, a study graph ({ACCEPTED}) or {_FILE_FORMS}"
-        if close
-        else f"unknown topology {name!r}; accepted are {', '.join(SERVERS)}, a study graph ({ACCEPTED}) or {_FILE_FORMS}"
-    )
+    hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+    known = ", ".join(SERVERS)
+    raise FabricError(f"unknown topology {name!r}{hint}; accepted are {known}, a study graph ({ACCEPTED}) or {_FILE_FORMS}")
 
 
-def _keep_first(graph: "nx.DiGraph", gpus: int, nodes: int) -> None:
+def _keep_first(graph: "nx.DiGraph[str]", gpus: int, nodes: int) -> None:
     """Make ranks of the first GPUs of each machine only."""
     ranks = ranks_of(graph)
     groups = hosts_of(graph) if nodes > 1 else (tuple(range(len(ranks))),)
     least = min(len(group) for group in groups)
     if isinstance(gpus, bool) or not isinstance(gpus, int) or not 1 <= gpus <= least:
-        raise FabricError(f"gpus_per_node is {gpus!r}; a machine of this topology has {least} GPUs, so 1 to {least} are accepted")
+        raise FabricError(
+            f"gpus_per_node is {gpus!r}; machines of this topology have {least} GPUs: 1 to {least} are accepted"
+        )
     graph.graph["ranks"] = tuple(ranks[rank] for group in groups for rank in group[:gpus])
 
 
-def _replace_links(graph: "nx.DiGraph", profile: Profile, rate: str) -> None:
+def _replace_links(graph: "nx.DiGraph[str]", profile: Profile, rate: str) -> None:
     """Give every link of the profile's family the profile's figures, keeping counts and PCI Express widths."""
     made: dict[Link, Link | None] = {}
     replaced = False
@@ -172,8 +165,7 @@ def _like(link: Link, profile: Profile, rate: str) -> Link | None:
     """Return the link that stands in for `link` under a profile; None if it is of another family."""
     if family_of(link.kind) != profile.family:
         return None
-    new = profile.link(rate, count=link.count)
     head, mark, width = link.kind.rpartition("_x")
     if mark and width.isdigit() and profile.lanes is not None and family_of(head) == "pcie" and head != profile.name:
         return profile.link(rate, count=link.count, lanes=int(width))
-    return replace(new)
+    return profile.link(rate, count=link.count)

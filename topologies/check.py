@@ -9,21 +9,23 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from netsim.fabric import GPU, HOST_MEMORY, NETWORK_SWITCH, NIC, ROOT_COMPLEX, Link, link_name, may_transit, ranks_of
+from netsim.fabric import HOST_MEMORY, NETWORK_SWITCH, NIC, ROOT_COMPLEX, Link, link_name, may_transit, ranks_of
 from netsim.units import format_rate
 from topologies.profiles import family_of
 
 if TYPE_CHECKING:
     import networkx as nx
 
-# A link below this share of the median of its like is remarked upon; an x8 slot among x16 ones just is.
+# A link below this share of the usual rate of its like is remarked upon; an x8 slot among x16 ones just is.
 _MUCH_SLOWER = 0.51
+# A port this much faster than its slot is remarked upon; 200 Gb/s in a Gen4 slot (25 and 24 GB/s) is a usual match.
+_NARROW = 1.1
 # From so many GPUs the search for missing paths and far NICs starts; more only repeat what the first show.
 _MOST_STARTS = 128
 _GPU_FAMILIES = ("nvlink", "xgmi")
 
 
-def remarks(graph: "nx.DiGraph") -> list[str]:
+def remarks(graph: "nx.DiGraph[str]") -> list[str]:
     """List what looks wrong or had to be assumed.
 
     Parameters
@@ -51,7 +53,7 @@ def remarks(graph: "nx.DiGraph") -> list[str]:
     return found
 
 
-def _unequal_links(graph: "nx.DiGraph") -> Iterable[str]:
+def _unequal_links(graph: "nx.DiGraph[str]") -> Iterable[str]:
     """GPUs whose number of NVLinks differs from what most have."""
     counts = {
         gpu: sum(data["link"].count for _, _, data in graph.out_edges(gpu, data=True) if _is_gpu_link(data["link"]))
@@ -69,36 +71,46 @@ def _is_gpu_link(link: Link) -> bool:
     return family_of(link.kind) in _GPU_FAMILIES
 
 
-def _slow_links(graph: "nx.DiGraph") -> Iterable[str]:
-    """Links of at most half the rate that is usual between such nodes."""
-    groups: dict[tuple[str, str, str], list[tuple[tuple[str, str], float]]] = defaultdict(list)
+def _slow_links(graph: "nx.DiGraph[str]") -> Iterable[str]:
+    """Links of at most half the rate that is usual between such nodes; both directions of a cable count once."""
+    groups: dict[tuple[str, str, str], dict[tuple[str, str], float]] = defaultdict(dict)
+    link: Link
     for a, b, link in graph.edges(data="link"):
-        key = (graph.nodes[a]["kind"], graph.nodes[b]["kind"], family_of(link.kind) or link.kind)
-        groups[key].append(((a, b), link.bandwidth_bytes_per_s / (link.count if _is_gpu_link(link) else 1)))
-    for (source, target, family), members in groups.items():
-        median = statistics.median(rate for _, rate in members)
-        slow = [(edge, rate) for edge, rate in members if rate < _MUCH_SLOWER * median]
+        ends = sorted((graph.nodes[a]["kind"], graph.nodes[b]["kind"]))
+        rate = link.bandwidth_bytes_per_s / (link.count if _is_gpu_link(link) else 1)
+        groups[ends[0], ends[1], family_of(link.kind) or link.kind][a, b] = rate
+    for (one, other, family), rates in groups.items():
+        usual = statistics.median_high(rates.values())
+        slow: dict[tuple[str, str], str] = {}
+        for edge, rate in rates.items():
+            if rate < _MUCH_SLOWER * usual:
+                back = edge[::-1]
+                if back in slow:
+                    slow[back] = f"{back[0]}<->{back[1]}"
+                else:
+                    slow[edge] = link_name(edge)
         if slow:
-            edge, rate = slow[0]
+            edge, name = next(iter(slow.items()))
             others = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
             yield (
-                f"link {link_name(edge)} moves {format_rate(rate)} where {family} links from {source} to {target} usually "
-                f"move {format_rate(median)}{others}"
+                f"link {name} moves {format_rate(rates[edge])} where {family} links between {one} and {other} usually move "
+                f"{format_rate(usual)}{others}"
             )
 
 
-def _missing_paths(graph: "nx.DiGraph") -> Iterable[str]:
+def _missing_paths(graph: "nx.DiGraph[str]") -> Iterable[str]:
     """GPUs without a route to others, given that GPUs and host memory do not forward."""
     ranks = ranks_of(graph)
     for gpu in ranks[:_MOST_STARTS]:
-        lost = [other for other in ranks if other not in _distances(graph, gpu)]
+        reached = _distances(graph, gpu)
+        lost = [other for other in ranks if other not in reached]
         if lost:
             others = f" and {len(lost) - 1} more GPUs" if len(lost) > 1 else ""
             yield f"{gpu} has no route to {lost[0]}{others}: GPUs and host memory do not forward unless they say transit"
             return
 
 
-def _distances(graph: "nx.DiGraph", start: str, avoid: tuple[str, ...] = ()) -> dict[str, tuple[int, int]]:
+def _distances(graph: "nx.DiGraph[str]", start: str, avoid: tuple[str, ...] = ()) -> dict[str, tuple[int, int]]:
     """For each node a route reaches: its links, and the root complexes passed on the way (fewest links first)."""
     reached = {start: (0, 0)}
     front = [start]
@@ -117,9 +129,9 @@ def _distances(graph: "nx.DiGraph", start: str, avoid: tuple[str, ...] = ()) -> 
     return reached
 
 
-def _far_nics(graph: "nx.DiGraph") -> Iterable[str]:
+def _far_nics(graph: "nx.DiGraph[str]") -> Iterable[str]:
     """GPUs whose nearest NIC is beyond a root complex, where GPUDirect is not used by default."""
-    nics = {node for node, kind in graph.nodes(data="kind") if kind == NIC}
+    nics = {node for node in graph if graph.nodes[node]["kind"] == NIC}
     if not nics:
         return
     far: list[tuple[str, str, int]] = []
@@ -138,25 +150,25 @@ def _far_nics(graph: "nx.DiGraph") -> Iterable[str]:
         gpu, nic, roots = far[0]
         where = "another socket" if roots > 1 else "the root complex"
         others = f" (and {len(far) - 1} more GPUs are as far)" if far[1:] else ""
-        yield f"{gpu} reaches its nearest NIC {nic} only through {where}, where NCCL does not use GPUDirect by default{others}"
+        yield f"{gpu} reaches its nearest NIC {nic} only through {where}: no GPUDirect there by NCCL's default{others}"
 
 
-def _on_chip(graph: "nx.DiGraph", gpu: str) -> bool:
+def _on_chip(graph: "nx.DiGraph[str]", gpu: str) -> bool:
     """Say whether a GPU is joined to its CPU by a chip-to-chip link, over which NCCL does use GPUDirect."""
-    return any(link.kind.startswith("c2c") for _, _, link in graph.out_edges(gpu, data="link"))
+    return any(data["link"].kind.startswith("c2c") for _, _, data in graph.out_edges(gpu, data=True))
 
 
-def _narrow_slots(graph: "nx.DiGraph") -> Iterable[str]:
+def _narrow_slots(graph: "nx.DiGraph[str]") -> Iterable[str]:
     """NICs whose network port is faster than the slot they sit in."""
     narrow = []
-    for nic in (node for node, kind in graph.nodes(data="kind") if kind == NIC):
+    for nic in (node for node in graph if graph.nodes[node]["kind"] == NIC):
         rates: dict[bool, float] = {}
-        for _, other, link in graph.out_edges(nic, data="link"):
+        for _, other, data in graph.out_edges(nic, data=True):
             network = graph.nodes[other]["kind"] == NETWORK_SWITCH
-            rates[network] = max(rates.get(network, 0.0), link.bandwidth_bytes_per_s)
+            rates[network] = max(rates.get(network, 0.0), data["link"].bandwidth_bytes_per_s)
         port: Link | None = graph.nodes[nic].get("port")
         wanted = rates.get(True, port.bandwidth_bytes_per_s if port is not None else 0.0)
-        if wanted > rates.get(False, float("inf")):
+        if wanted > _NARROW * rates.get(False, float("inf")):
             narrow.append((nic, wanted, rates[False]))
     if narrow:
         nic, wanted, slot = narrow[0]

@@ -29,20 +29,20 @@ MOST_NODES = 100_000
 
 
 def cluster(
-    build_one_server: Callable[[], "nx.DiGraph"],
+    build_one_server: "Callable[[], nx.DiGraph[str]]",
     *,
     nodes: int = 1,
     nic: str | None = None,
     fabric: str = "one-switch",
     gpudirect: bool = True,
     rate: str = "effective",
-) -> "nx.DiGraph":
+) -> "nx.DiGraph[str]":
     """Build several copies of a machine, each GPU with a NIC, around one network switch.
 
     Parameters
     ----------
     build_one_server : callable
-        Returns the topology of one machine; called once.
+        Returns the topology of one machine; called once, and its graph is this function's to change.
     nodes : int
         How many machines. One machine with `nic` gets its NICs but no network.
     nic : str, optional
@@ -70,7 +70,8 @@ def cluster(
     Notes
     -----
     The PCIe link of a new NIC equals its GPU's link to the same switch or root complex, or PCIe Gen5 x16 where the GPU's
-    link is not PCIe (NVLink-C2C).
+    link is not PCIe (NVLink-C2C). A GPU that gets a new NIC carries its name under the node attribute ``nic``, a NIC the
+    link to its network under ``port``.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def cluster(
     machine = build_one_server()
     if profile is not None:
         _add_nics(machine, profile, rate)
-    if not gpudirect and HOST_MEMORY not in (kind for _, kind in machine.nodes(data="kind")):
+    if not gpudirect and not any(machine.nodes[node]["kind"] == HOST_MEMORY for node in machine):
         raise FabricError(
             f"topology {machine.graph.get('name', '')!r} has no host memory, so traffic cannot be staged without GPUDirect; "
             "add nodes of kind 'host_memory' or leave GPUDirect on"
@@ -107,7 +108,7 @@ def nic_profile(nic: str) -> Profile:
     return profile
 
 
-def _add_nics(machine: "nx.DiGraph", profile: Profile, rate: str) -> None:
+def _add_nics(machine: "nx.DiGraph[str]", profile: Profile, rate: str) -> None:
     """Give the machine NICs of a kind: its own of unknown speed, or one new NIC a GPU."""
     port = profile.link(rate)
     own = [node for node, data in machine.nodes(data=True) if data["kind"] == NIC and data.get("port") is None]
@@ -115,8 +116,8 @@ def _add_nics(machine: "nx.DiGraph", profile: Profile, rate: str) -> None:
         for node in own:
             machine.nodes[node]["port"] = port
         return
-    for node, kind in list(machine.nodes(data="kind")):
-        if kind == NIC:
+    for node in machine:
+        if machine.nodes[node]["kind"] == NIC:
             # A slow management port must not attract traffic that is meant for the NICs asked for.
             del machine.nodes[node]["port"]
     taken = set(machine)
@@ -131,9 +132,10 @@ def _add_nics(machine: "nx.DiGraph", profile: Profile, rate: str) -> None:
         taken.add(name)
         machine.add_node(name, kind=NIC, host=machine.nodes[gpu].get("host"), port=port)
         join(machine, name, parent, slot)
+        machine.nodes[gpu]["nic"] = name
 
 
-def _attachment(machine: "nx.DiGraph", gpu: str) -> str:
+def _attachment(machine: "nx.DiGraph[str]", gpu: str) -> str:
     """Return the PCIe switch above a GPU, or else its root complex."""
     for wanted in (PCIE_SWITCH, ROOT_COMPLEX):
         for other in machine.successors(gpu):
@@ -145,7 +147,7 @@ def _attachment(machine: "nx.DiGraph", gpu: str) -> str:
     )
 
 
-def _copies(machine: "nx.DiGraph", nodes: int) -> "nx.DiGraph":
+def _copies(machine: "nx.DiGraph[str]", nodes: int) -> "nx.DiGraph[str]":
     """Copy one machine several times, with prefixed names, and connect the NICs that have a port to one switch."""
     import networkx as nx
 
@@ -156,20 +158,25 @@ def _copies(machine: "nx.DiGraph", nodes: int) -> "nx.DiGraph":
             f"{nodes} machines {machine.graph.get('name', '')!r} need NICs to talk to each other and have none with a "
             f"known speed; name a kind with --nic: {known}"
         )
-    hosts = {data.get("host") for _, data in machine.nodes(data=True)}
-    members: list[tuple[str, dict[str, Any]]] = list(machine.nodes(data=True))
-    edges = list(machine.edges(data="link"))
+    hosts = {data["host"] for _, data in machine.nodes(data=True) if "host" in data}
+    members: list[tuple[str, dict[str, Any]]] = [(node, dict(data)) for node, data in machine.nodes(data=True)]
+    edges: list[tuple[str, str, Link]] = list(machine.edges(data="link"))
     ranks = ranks_of(machine)
-    graph = nx.DiGraph(**{key: value for key, value in machine.graph.items() if key != "ranks"})
+    graph: nx.DiGraph[str] = nx.DiGraph(**{key: value for key, value in machine.graph.items() if key != "ranks"})
     graph.add_node(NETWORK, kind=NETWORK_SWITCH)
     for index in range(nodes):
         prefix = f"node{index}"
-        graph.add_nodes_from(
-            (f"{prefix}/{node}", {**data, "host": prefix if len(hosts) == 1 else f"{prefix}/{data.get('host')}"})
-            for node, data in members
-        )
+        graph.add_nodes_from((f"{prefix}/{node}", _prefixed(data, prefix, len(hosts) > 1)) for node, data in members)
         graph.add_edges_from((f"{prefix}/{a}", f"{prefix}/{b}", {"link": link}) for a, b, link in edges)
         for node, port in ports:
             join(graph, f"{prefix}/{node}", NETWORK, port)
     graph.graph["ranks"] = tuple(f"node{index}/{node}" for index in range(nodes) for node in ranks)
     return graph
+
+
+def _prefixed(data: dict[str, Any], prefix: str, several_hosts: bool) -> dict[str, Any]:
+    """Return a node's attributes as they are in the copy of a machine with this prefix."""
+    copy = {**data, "host": f"{prefix}/{data['host']}" if several_hosts and "host" in data else prefix}
+    if "nic" in data:
+        copy["nic"] = f"{prefix}/{data['nic']}"
+    return copy

@@ -29,7 +29,9 @@ _MOST_ENTRIES = 2_000_000
 _MOST_YAML_BYTES = 8 << 20
 
 
-def custom_topology(description: Mapping[str, Any], *, where: str = "topology", rate: str = "effective") -> "nx.DiGraph":
+def custom_topology(
+    description: Mapping[str, Any], *, where: str = "topology", rate: str = "effective"
+) -> "nx.DiGraph[str]":
     """Build the topology that parsed YAML describes.
 
     Parameters
@@ -66,7 +68,7 @@ def custom_topology(description: Mapping[str, Any], *, where: str = "topology", 
     import networkx as nx
 
     _check_keys(description, _TOP_KEYS, where)
-    graph = nx.DiGraph(name=_text(description.get("name", ""), f"{where}: name"))
+    graph: nx.DiGraph[str] = nx.DiGraph(name=_text(description.get("name", ""), f"{where}: name"))
     graph.graph["gpudirect"] = _flag(description.get("gpudirect", True), f"{where}: gpudirect")
     for name, entry, place in _node_entries(description.get("nodes"), where):
         if name in graph:
@@ -84,7 +86,7 @@ def custom_topology(description: Mapping[str, Any], *, where: str = "topology", 
     return graph
 
 
-def load_custom(path: str | Path, *, rate: str = "effective") -> "nx.DiGraph":
+def load_custom(path: str | Path, *, rate: str = "effective") -> "nx.DiGraph[str]":
     """Load a topology from a YAML file: ``nodes`` and ``links`` at the top, or under ``topology`` as in a scenario.
 
     Raises
@@ -102,7 +104,10 @@ def load_custom(path: str | Path, *, rate: str = "effective") -> "nx.DiGraph":
 
 def _read_yaml(path: Path) -> object:
     """Parse a YAML file of plain values; a key met twice is an error, not the last one's win."""
-    import yaml
+    try:
+        import yaml
+    except ModuleNotFoundError as error:
+        raise FabricError(f"{path}: reading YAML needs the package PyYAML, which is not installed") from error
 
     class Loader(yaml.SafeLoader):
         """Refuses repeated keys."""
@@ -117,9 +122,11 @@ def _read_yaml(path: Path) -> object:
             return super().construct_mapping(node, deep)
 
     try:
+        if not path.is_file():
+            raise FabricError(f"cannot read {path}: there is no such file")
         if path.stat().st_size > _MOST_YAML_BYTES:
             raise FabricError(f"{path}: larger than {_MOST_YAML_BYTES} bytes; build topologies of that size in Python")
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)  # noqa: S506 - a SafeLoader that also checks keys
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
     except OSError as error:
         raise FabricError(f"cannot read {path}: {error.strerror or error}") from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
@@ -173,7 +180,7 @@ def _node(entry: Mapping[str, Any], place: str) -> dict[str, Any]:
     return attributes
 
 
-def _add_link(graph: "nx.DiGraph", entry: object, place: str, rate: str) -> None:
+def _add_link(graph: "nx.DiGraph[str]", entry: object, place: str, rate: str) -> None:
     """Check one link and lay it, in both directions for ``between``."""
     if not isinstance(entry, Mapping):
         raise FabricError(f"{place} is {_short(entry)}; write between: [a, b] and the link's figures")
@@ -259,5 +266,5 @@ def _whole(value: object, place: str) -> int:
 
 
 def _short(value: object) -> str:
-    """A value as text, short whatever the file holds."""
+    """Return a value as text, short whatever the file holds."""
     return reprlib.repr(value)

@@ -66,7 +66,7 @@ def parse_elements(data: bytes, where: str) -> Element:
         if len(stack) >= MOST_DEPTH:
             raise FabricError(f"{where}: line {line}: elements are nested more than {MOST_DEPTH} deep; a topology is not")
         if count > MOST_ELEMENTS:
-            raise FabricError(f"{where}: line {line}: more than {MOST_ELEMENTS} elements; a topology of one machine has fewer")
+            raise FabricError(f"{where}: line {line}: more than {MOST_ELEMENTS} elements; one machine has fewer")
         if any(len(value) > _MOST_ATTRIBUTE_CHARACTERS for value in attributes.values()):
             raise FabricError(f"{where}: line {line}: an attribute has more than {_MOST_ATTRIBUTE_CHARACTERS} characters")
         element = Element(tag, attributes, line)

@@ -8,7 +8,6 @@ Deliberately left out: NCCL's path types and search, the Intel rule that peer-to
 by 6/5, MIG, and any staging between GPUs.
 """
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from netsim.errors import FabricError
 from netsim.fabric import GPU, NIC, NVSWITCH, PCIE_SWITCH, Link, check_fabric
 from topologies.nccl_elements import Element, read_elements
+from topologies.nccl_rules import hexadecimal, model, number, nvlink_profile, pcie_generation, socket_profile, xgmi_profile
 from topologies.profiles import load_profile
 from topologies.wiring import add_socket, join
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _NVSWITCH_CLASS, _CPU_BRIDGE_CLASS, _BRIDGE_CLASS = 0x068000, 0x068001, 0x0604
 _GPU_CLASSES, _NIC_CLASS = (0x03, 0x12), 0x02
-_SPEED = re.compile(r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*GT/s.*")
-_GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _DEFAULT_GENERATION, _DEFAULT_LANES, _MOST_LANES = 3, 16, 32
 _DEFAULT_NET_MBITS = 10_000
 _BYTES_PER_S_PER_MBITS = 125_000
@@ -33,10 +31,10 @@ _BYTES_PER_S_PER_MBITS = 125_000
 _BROADCOM = {("0x1000", "0xc010"), ("0x1000", "0xc030")}
 # What NCCL gives to links that never limit, between parts of one switch or to a NIC that is no PCI device: 5000 GB/s.
 _LOCAL = Link(0.0, 5000e9, kind="local")
-_MOST_LINKS, _MOST_NUMBER = 4096, 2**31
+_MOST_LINKS = 4096
 
 
-def load_nccl_xml(path: str | Path, *, rate: str = "effective") -> "nx.DiGraph":
+def load_nccl_xml(path: str | Path, *, rate: str = "effective") -> "nx.DiGraph[str]":
     """Load a machine from an NCCL topology file.
 
     Parameters
@@ -75,7 +73,7 @@ class _Loader:
 
         self.where = where
         self.rate = rate
-        self.graph: nx.DiGraph = nx.DiGraph()
+        self.graph: nx.DiGraph[str] = nx.DiGraph()
         self.defaults: Counter[str] = Counter()
         self.remarks: list[str] = []
         self.nodes_of_bus: dict[str, list[str]] = {}
@@ -86,14 +84,14 @@ class _Loader:
         self.classless = 0
         self.slow_bridges: dict[tuple[str, int], list[str]] = {}
 
-    def load(self, root: Element) -> "nx.DiGraph":
+    def load(self, root: Element) -> "nx.DiGraph[str]":
         cpus = root.each("cpu")
         if not cpus:
             raise FabricError(f"{self.where}: <system> has no <cpu>; an NCCL topology has one for each NUMA domain")
         self.has_gpu_tags = any(_walk(cpu, "gpu") for cpu in cpus)
-        for index, (cpu, number) in enumerate(zip(cpus, self._numa_numbers(cpus), strict=True)):
-            name = f"cpu{number}"
-            add_socket(self.graph, name, f"memory{number}", "node0", load_profile("host_memory").link(self.rate))
+        for index, (cpu, numa) in enumerate(zip(cpus, self._numa_numbers(cpus), strict=True)):
+            name = f"cpu{numa}"
+            add_socket(self.graph, name, f"memory{numa}", "node0", load_profile("host_memory").link(self.rate))
             self.sockets.append((name, cpu))
             for child in cpu.children:
                 if child.tag == "pci":
@@ -105,10 +103,11 @@ class _Loader:
         self._nvlinks()
         without = sum(gpu.attributes.get("gdr") == "0" for _, gpu in self.gpus)
         if without:
-            self.remarks.append(f"{without} GPU(s) state gdr=0: GPUDirect was off on this machine; leave it off here as well")
+            self.remarks.append(f"{without} GPU(s) state gdr=0: GPUDirect was off on this machine")
         for switch, element in self.pcilinks:
             for other in self.nodes_of_bus.get(element.attributes.get("target", ""), []):
-                join(self.graph, switch, other, _LOCAL)
+                if other != switch:
+                    join(self.graph, switch, other, _LOCAL)
         for (speed, fastest), buses in self.slow_bridges.items():
             self.remarks.append(
                 f"{len(buses)} bridge(s) report {speed} above devices of PCIe Gen{fastest} ({', '.join(buses[:3])}"
@@ -147,6 +146,10 @@ class _Loader:
             self._bridge(pci, bus, parent, above, socket)
         elif code is None:
             self.defaults["a PCI device has no class and was left out: it may be a GPU, a NIC or neither"] += 1
+        elif code != _NVSWITCH_CLASS:
+            self.defaults[
+                f"a PCI device of class {code:#08x} was left out: it is no GPU that NCCL sees, no NIC and no bridge"
+            ] += 1
 
     def _gpu_device(self, pci: Element, bus: str, parent: str, socket: str) -> None:
         tags = pci.each("gpu") or [Element("gpu", {}, pci.line)]
@@ -205,7 +208,7 @@ class _Loader:
 
     def _bridge(self, pci: Element, bus: str, parent: str, above: Element | None, socket: str) -> None:
         name = _free(self.graph, f"pcie-{bus}")
-        if above is not None and _model(pci) in _BROADCOM and _model(pci) == _model(above):
+        if above is not None and model(pci) in _BROADCOM and model(pci) == model(above):
             name = parent
         else:
             self.graph.add_node(name, kind=PCIE_SWITCH, host="node0", busid=bus)
@@ -220,8 +223,8 @@ class _Loader:
 
     def _compare_with_children(self, pci: Element) -> None:
         """Note a bridge that reports a slower link generation than what sits below it."""
-        own = _generation(pci)
-        below = [_generation(child) for child in pci.each("pci")]
+        own = pcie_generation(pci)
+        below = [pcie_generation(child) for child in pci.each("pci")]
         fastest = max((generation for generation in below if generation is not None), default=None)
         if own is not None and fastest is not None and own < fastest:
             key = (pci.attributes["link_speed"], fastest)
@@ -229,7 +232,7 @@ class _Loader:
 
     def _pcie(self, pci: Element) -> Link:
         """Return the link above a device by NCCL's rule: lanes times the rate of the reported generation."""
-        generation = _generation(pci)
+        generation = pcie_generation(pci)
         if generation is None:
             generation = _DEFAULT_GENERATION
             reported = pci.attributes.get("link_speed", "")
@@ -251,48 +254,42 @@ class _Loader:
                 f"{self.where}: no GPU can be recognised: there is neither a <gpu> element nor a device of PCI class 0x03"
                 + (f"; {self.classless} PCI entries carry no class" if self.classless else "")
             )
-        for key in ("rank", "dev"):
-            if all(key in gpu.attributes for _, gpu in self.gpus):
-                numbers = [self._number(gpu, key) for _, gpu in self.gpus]
-                if len(set(numbers)) == len(numbers):
-                    self.gpus = [pair for _, pair in sorted(zip(numbers, self.gpus, strict=True), key=lambda item: item[0])]
-                    break
-                if key == "rank":
-                    raise FabricError(f"{self.where}: two GPUs have the same rank; every rank needs a GPU of its own")
-        else:
-            if self.has_gpu_tags:
-                self.remarks.append("GPUs carry neither rank nor dev; ranks follow the order of the file")
+        ranked = [pair for pair in self.gpus if self._number(pair[1], "rank", default=-1, least=-1) >= 0]
+        chosen, key = (ranked, "rank") if ranked else (self.gpus, "dev")
+        numbers = [self._number(gpu, key, default=-1, least=-1) for _, gpu in chosen]
+        if len(set(numbers)) == len(numbers):
+            chosen = [pair for _, pair in sorted(zip(numbers, chosen, strict=True), key=lambda item: item[0])]
+        elif ranked:
+            raise FabricError(f"{self.where}: two GPUs have the same rank; every rank needs a GPU of its own")
+        elif self.has_gpu_tags:
+            self.remarks.append("GPUs carry neither rank nor distinct dev; ranks follow the order of the file")
+        rest = [pair for pair in self.gpus if pair not in chosen]
+        if rest:
+            self.remarks.append(f"{len(rest)} GPU(s) carry no rank and take no part, as in NCCL")
+        self.gpus = chosen + rest
         new = {name: f"gpu{rank}" for rank, (name, _) in enumerate(self.gpus)}
         self.graph = nx.relabel_nodes(self.graph, new)
         self.gpus = [(new[name], gpu) for name, gpu in self.gpus]
         self.nodes_of_bus = {bus: [new.get(name, name) for name in names] for bus, names in self.nodes_of_bus.items()}
-        self.graph.graph["ranks"] = tuple(name for name, _ in self.gpus)
+        self.graph.graph["ranks"] = tuple(name for name, _ in self.gpus[: len(chosen)])
 
     def _join_sockets(self) -> None:
         """Join every two sockets of one host, at the rate NCCL gives their kind."""
         for position, (a, cpu) in enumerate(self.sockets):
             for b, other in self.sockets[position + 1 :]:
                 if cpu.attributes.get("host_hash") == other.attributes.get("host_hash"):
-                    join(self.graph, a, b, load_profile(self._socket_profile(cpu)).link(self.rate))
+                    join(self.graph, a, b, load_profile(self._socket_kind(cpu)).link(self.rate))
 
-    def _socket_profile(self, cpu: Element) -> str:
-        architecture, vendor = cpu.attributes.get("arch", ""), cpu.attributes.get("vendor", "")
-        model, family = self._number(cpu, "modelid", default=0), self._number(cpu, "familyid", default=0)
-        if architecture == "arm64":
-            return "socket_arm"
-        if architecture == "ppc64":
-            return "socket_power"
-        if vendor == "AuthenticAMD":
-            return "socket_amd"
-        if vendor == "GenuineIntel":
-            for least, name in ((0xCF, "emerald_rapids"), (0x8F, "sapphire_rapids"), (0x55, "skylake")):
-                if model >= least:
-                    return f"socket_intel_{name}"
-            return "socket_intel_broadwell"
-        if vendor in ("CentaurHauls", "  Shanghai  "):
-            return "socket_yongfeng" if (family, model) == (7, 0x5B) else "socket_zhaoxin"
-        self.defaults["a cpu states no known arch and vendor; the link between sockets is taken as Intel Skylake's"] += 1
-        return "socket_intel_skylake"
+    def _socket_kind(self, cpu: Element) -> str:
+        kind = socket_profile(
+            cpu.attributes.get("arch", ""),
+            cpu.attributes.get("vendor", ""),
+            self._number(cpu, "familyid", default=0),
+            self._number(cpu, "modelid", default=0),
+        )
+        if kind is None:
+            self.defaults["a cpu states no known arch and vendor; the link between sockets is taken as Intel Skylake's"] += 1
+        return kind or "socket_intel_skylake"
 
     def _nvlinks(self) -> None:
         """Add NVLink and xgmi: to the one NVSwitch node, to other GPUs, or to a CPU's bridge."""
@@ -304,7 +301,7 @@ class _Loader:
                 if target is None:
                     continue
                 count = self._number(element, "count", default=1, least=1, most=_MOST_LINKS)
-                kind = self._nvlink_profile(gpu) if element.tag == "nvlink" else self._xgmi_profile(gpu)
+                kind = self._nvlink_kind(gpu) if element.tag == "nvlink" else xgmi_profile(gpu.attributes.get("gcn", ""))
                 counts[name, target] = (counts.get((name, target), (0, kind))[0] + count, kind)
         if any(target == NVSWITCH for _, target in counts):
             able = min(sm_versions) >= 90
@@ -335,7 +332,7 @@ class _Loader:
         peers = [other for other in known if self.graph.nodes[other]["kind"] == GPU]
         if peers:
             return peers[0]
-        self.remarks.append(f"{name}: an {element.tag} element leads to {target[:40]!r}, which is no GPU of the file; left out")
+        self.remarks.append(f"{name}: an {element.tag} element leads to {target[:40]!r}, no GPU of the file; left out")
         return None
 
     def _socket_of(self, name: str) -> str:
@@ -350,49 +347,17 @@ class _Loader:
             seen.update(front)
         raise FabricError(f"{self.where}: {name} is connected to no cpu")
 
-    def _nvlink_profile(self, gpu: Element) -> str:
-        """Choose the NVLink generation by SM version, as NCCL does."""
-        sm = self._number(gpu, "sm", default=0)
-        if sm == 86:
-            return "nvlink3_ga102"
-        for least, name in ((100, "nvlink5"), (90, "nvlink4"), (80, "nvlink3"), (70, "nvlink2"), (60, "nvlink1")):
-            if sm >= least:
-                return name
-        self.defaults["a GPU with NVLink states no SM version of 60 or more; its links are taken as NVLink 3"] += 1
-        return "nvlink3"
+    def _nvlink_kind(self, gpu: Element) -> str:
+        kind = nvlink_profile(self._number(gpu, "sm", default=0))
+        if kind is None:
+            self.defaults["a GPU with NVLink states no SM version of 60 or more; its links are taken as NVLink 3"] += 1
+        return kind or "nvlink3"
 
-    def _xgmi_profile(self, gpu: Element) -> str:
-        """Choose the xgmi generation by gcn, as RCCL does (older dumps write gfx90a as 910)."""
-        gcn = gpu.attributes.get("gcn", "").removeprefix("gfx")
-        if gcn.startswith(("94", "95")):
-            return "xgmi4"
-        return "xgmi3" if gcn in ("910", "90a") else "xgmi2"
-
-    # Numbers
-
-    def _number(self, element: Element, key: str, *, default: int | None = None, least: int = 0, most: int = _MOST_NUMBER) -> int:
-        """Read a whole number within bounds; a missing or empty attribute is the default."""
-        text = element.attributes.get(key, "").strip()
-        if not text and default is not None:
-            return default
-        if not re.fullmatch(r"-?\d{1,12}", text, re.ASCII) or not least <= int(text) <= most:
-            raise FabricError(
-                f"{self.where}: line {element.line}: <{element.tag}> has {key}={text[:40]!r}; "
-                f"a whole number from {least} to {most} is accepted"
-            )
-        return int(text)
+    def _number(self, element: Element, key: str, *, default: int | None = None, least: int = 0, most: int = 2**31) -> int:
+        return number(self.where, element, key, default=default, least=least, most=most)
 
     def _hexadecimal(self, element: Element, key: str) -> int | None:
-        """Read a hexadecimal code; None where it is missing."""
-        text = element.attributes.get(key, "").strip()
-        if not text:
-            return None
-        if not re.fullmatch(r"(0[xX])?[0-9a-fA-F]{1,8}", text):
-            raise FabricError(
-                f"{self.where}: line {element.line}: <{element.tag}> has {key}={text[:40]!r}; "
-                "a hexadecimal code such as 0x030200 is accepted"
-            )
-        return int(text, 16)
+        return hexadecimal(self.where, element, key)
 
 
 def _walk(element: Element, tag: str) -> bool:
@@ -400,17 +365,7 @@ def _walk(element: Element, tag: str) -> bool:
     return any(child.tag == tag or _walk(child, tag) for child in element.children)
 
 
-def _free(graph: "nx.DiGraph", name: str) -> str:
+def _free(graph: "nx.DiGraph[str]", name: str) -> str:
     """Return the name, with a number behind it if it is taken."""
     names = (name if number == 1 else f"{name}-{number}" for number in range(1, len(graph) + 2))
     return next(candidate for candidate in names if candidate not in graph)
-
-
-def _model(pci: Element) -> tuple[str, str]:
-    return pci.attributes.get("vendor", "").lower(), pci.attributes.get("device", "").lower()
-
-
-def _generation(pci: Element) -> int | None:
-    """Return the PCI Express generation that link_speed reports, or None."""
-    match = _SPEED.fullmatch(pci.attributes.get("link_speed", ""))
-    return _GENERATIONS.get(float(match[1])) if match else None

@@ -1,9 +1,9 @@
 """One machine: NVSwitch servers and PCI Express boxes, from a short plan and the link profiles.
 
-Every plan is an NVLink side (GPUs around one node that stands for a whole layer of NVSwitches, each edge remembering how
-many links it bundles) and a PCI Express side (sockets with root complex and host memory, PCIe switches with GPUs under
-them and room for NICs). Full duplex everywhere. Names: ``gpu0``.. in rank order, ``nvswitch``, ``pcie_switch0``..,
-``cpu0``.. (a socket's root complex), ``memory0``...
+Every plan is an NVLink side (GPUs around one node that stands for a whole layer of NVSwitches, or joined directly; each
+edge remembers how many links it bundles) and a PCI Express side (sockets with root complex and host memory, PCIe
+switches with GPUs under them and room for NICs). Full duplex everywhere. Names: ``gpu0``.. in rank order, ``nvswitch``,
+``pcie_switch0``.., ``cpu0``.. (a socket's root complex), ``memory0``...
 
 Layouts: DGX/HGX A100 has four PCIe switches of two GPUs (and two NICs) each, two a socket (Azure's NDv4 and AWS's p4d
 topology files); H100 and later have a PCIe switch of its own for every GPU and its NIC, four a socket (Oracle's and
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from netsim.errors import FabricError
 from netsim.fabric import GPU, NVSWITCH, PCIE_SWITCH, Link
-from topologies.profiles import load_profile
+from topologies.profiles import Profile, load_profile
 from topologies.wiring import add_socket, join
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ Socket = tuple[tuple[int, ...], ...]
 
 _FOUR_PAIRS: tuple[Socket, ...] = (((0, 1), (2, 3)), ((4, 5), (6, 7)))
 _ONE_EACH: tuple[Socket, ...] = (((0,), (1,), (2,), (3,)), ((4,), (5,), (6,), (7,)))
+# Links between V100s as `nvidia-smi topo -m` prints them on such a server (nccl-tests issue 29): 8 pairs of 2, 8 of 1.
+_CUBE_MESH = (
+    *((0, 1, 2), (0, 2, 2), (1, 3, 2), (2, 6, 2), (3, 7, 2), (4, 5, 2), (4, 6, 2), (5, 7, 2)),
+    *((0, 3, 1), (0, 4, 1), (1, 2, 1), (1, 5, 1), (2, 3, 1), (4, 7, 1), (5, 6, 1), (6, 7, 1)),
+)
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,11 @@ class ServerPlan:
     socket_link: str | None
     """Profile of the link between the sockets of a board; None for one socket."""
     nvlink: str | None = None
-    """Profile of one NVLink; None for machines without an NVSwitch."""
+    """Profile of one NVLink; None for machines without NVLink."""
     nvlinks: int = 0
-    """NVLinks of one GPU."""
+    """NVLinks from each GPU to the NVSwitch; 0 for machines without one."""
+    mesh: tuple[tuple[int, int, int], ...] = ()
+    """Direct NVLinks for machines without an NVSwitch: (GPU, GPU, links)."""
     in_network: bool = False
     """Whether the NVSwitch multicasts and reduces (Hopper and later)."""
     switches: bool = True
@@ -114,6 +121,14 @@ SERVERS: dict[str, ServerPlan] = {
         gpu_link="c2c_gb200",
         boards_named="tray",
     ),
+    "dgx-1v": ServerPlan(
+        "8 V100 in a hybrid cube mesh of NVLink 2 (6 a GPU), 4 PCIe Gen3 switches, 2 Broadwell sockets",
+        _FOUR_PAIRS,
+        pcie="pcie3",
+        socket_link="socket_intel_broadwell",
+        nvlink="nvlink2",
+        mesh=_CUBE_MESH,
+    ),
     "pcie-gen4-8": ServerPlan(
         "8 GPUs on PCIe Gen4 x16, 4 switches of 2 GPUs, 2 AMD sockets, no NVLink",
         _FOUR_PAIRS,
@@ -146,7 +161,7 @@ SERVERS: dict[str, ServerPlan] = {
 """The machines that netsim knows by name."""
 
 
-def server(plan: ServerPlan | str, *, rate: str = "effective", host: str = "node0") -> "nx.DiGraph":
+def server(plan: ServerPlan | str, *, rate: str = "effective", host: str = "node0") -> "nx.DiGraph[str]":
     """Build one machine.
 
     Parameters
@@ -184,18 +199,26 @@ def server(plan: ServerPlan | str, *, rate: str = "effective", host: str = "node
         plan = SERVERS[plan]
     gpus = [gpu for socket in plan.sockets for group in socket for gpu in group]
     names = tuple(f"gpu{rank}" for rank in range(len(gpus)))
-    graph = nx.DiGraph(ranks=names)
+    graph: nx.DiGraph[str] = nx.DiGraph(ranks=names)
     graph.add_nodes_from(names, kind=GPU, host=host)
     if plan.nvlink is not None:
-        graph.add_node("nvswitch", kind=NVSWITCH, host=host, multicast=plan.in_network, reduce=plan.in_network)
-        link = load_profile(plan.nvlink).link(rate, count=plan.nvlinks)
-        for name in names:
-            join(graph, name, "nvswitch", link)
+        _add_nvlinks(graph, plan, load_profile(plan.nvlink), rate, host)
     _add_host_side(graph, plan, rate, host)
     return graph
 
 
-def _add_host_side(graph: "nx.DiGraph", plan: ServerPlan, rate: str, host: str) -> None:
+def _add_nvlinks(graph: "nx.DiGraph[str]", plan: ServerPlan, nvlink: Profile, rate: str, host: str) -> None:
+    """Join the GPUs by the switch, or directly."""
+    if plan.nvlinks:
+        graph.add_node("nvswitch", kind=NVSWITCH, host=host, multicast=plan.in_network, reduce=plan.in_network)
+        link = nvlink.link(rate, count=plan.nvlinks)
+        for name in graph.graph["ranks"]:
+            join(graph, name, "nvswitch", link)
+    for a, b, count in plan.mesh:
+        join(graph, f"gpu{a}", f"gpu{b}", nvlink.link(rate, count=count))
+
+
+def _add_host_side(graph: "nx.DiGraph[str]", plan: ServerPlan, rate: str, host: str) -> None:
     """Add sockets, PCIe switches and the links from there to the GPUs."""
     pcie = load_profile(plan.pcie).link(rate, lanes=plan.lanes)
     gpu_link = load_profile(plan.gpu_link).link(rate) if plan.gpu_link else pcie
@@ -217,7 +240,7 @@ def _add_host_side(graph: "nx.DiGraph", plan: ServerPlan, rate: str, host: str) 
         _join_boards(graph, plan, load_profile(plan.socket_link).link(rate))
 
 
-def _join_boards(graph: "nx.DiGraph", plan: ServerPlan, link: Link) -> None:
+def _join_boards(graph: "nx.DiGraph[str]", plan: ServerPlan, link: Link) -> None:
     """Join the sockets of each board in pairs, and note the board of every node where there are several."""
     size = plan.sockets_a_board
     for first in range(0, len(plan.sockets), size):
@@ -232,6 +255,6 @@ def _join_boards(graph: "nx.DiGraph", plan: ServerPlan, link: Link) -> None:
                 graph.nodes[node][plan.boards_named] = board
 
 
-def server_builder(name: str, rate: str = "effective") -> Callable[[], "nx.DiGraph"]:
+def server_builder(name: str, rate: str = "effective") -> "Callable[[], nx.DiGraph[str]]":
     """Return a function without arguments that builds the named machine, for `topologies.cluster.cluster`."""
     return lambda: server(name, rate=rate)

@@ -34,7 +34,7 @@ def is_study_text(text: str) -> bool:
     return text.startswith("ideal-")
 
 
-def study_graph(text: str) -> "nx.DiGraph":
+def study_graph(text: str) -> "nx.DiGraph[str]":
     """Build the study graph that a line of text describes.
 
     Parameters
@@ -83,10 +83,10 @@ def _names(count: int) -> tuple[str, ...]:
     return tuple(f"gpu{rank}" for rank in range(count))
 
 
-def _switch(count: int, up: Link) -> "nx.DiGraph":
+def _switch(count: int, up: Link) -> "nx.DiGraph[str]":
     import networkx as nx
 
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     down = _link(up.bandwidth_bytes_per_s, 0.0)
     graph.add_nodes_from(_names(count), kind=GPU)
     graph.add_node("switch", kind=NVSWITCH, multicast=True, reduce=True)
@@ -96,10 +96,10 @@ def _switch(count: int, up: Link) -> "nx.DiGraph":
     return graph
 
 
-def _ring(count: int, link: Link) -> "nx.DiGraph":
+def _ring(count: int, link: Link) -> "nx.DiGraph[str]":
     import networkx as nx
 
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     names = _names(count)
     graph.add_nodes_from(names, kind=GPU, transit=True)
     for rank in range(count if count > 1 else 0):
@@ -107,10 +107,10 @@ def _ring(count: int, link: Link) -> "nx.DiGraph":
     return graph
 
 
-def _mesh(count: int, link: Link) -> "nx.DiGraph":
+def _mesh(count: int, link: Link) -> "nx.DiGraph[str]":
     import networkx as nx
 
-    graph = nx.DiGraph()
+    graph: nx.DiGraph[str] = nx.DiGraph()
     names = _names(count)
     graph.add_nodes_from(names, kind=GPU)
     graph.add_edges_from(((a, b) for a in names for b in names if a != b), link=link)

@@ -32,7 +32,7 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells count it: 128 + SIGINT."""
 
 # typer keeps the base class of its usage errors private; a public member of the family leads to it.
-_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]  # type: ignore[assignment]
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 class Verbs(TyperGroup):
@@ -89,6 +89,9 @@ def answer(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except Exception as error:
         return _say(error)
+    except SystemExit:
+        # typer leaves this way, and only this way, when the reader of stdout is gone.
+        return _say(BrokenPipeError())
     except KeyboardInterrupt:
         return INTERRUPTED
     return outcome if isinstance(outcome, int) else 0

@@ -39,7 +39,9 @@ def crossover(
     root: options.Root = 0,
     protocol: options.Protocol = "auto",
     channels: options.Channels = 1,
-    chunks: Annotated[str | None, typer.Option("--chunks", help="Counts of pieces, separated by commas: a series.")] = None,
+    chunks: Annotated[
+        str | None, typer.Option("--chunks", help="Pieces of trees, chains and NVLS, e.g. 1,16,256: a series.")
+    ] = None,
     quantum: options.Quantum = "0",
     rate: options.Rate = "effective",
     profile: options.Profile = None,

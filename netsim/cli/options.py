@@ -68,7 +68,7 @@ def check_protocol(name: str) -> str:
     raise NetsimError(f"--proto: unknown protocol {name!r}; accepted are {', '.join(PROTOCOLS)}")
 
 
-def machine_words(machine: "Machine", graph: "nx.DiGraph", ranks: int) -> str:
+def machine_words(machine: "Machine", graph: "nx.DiGraph[str]", ranks: int) -> str:
     """Describe a machine in the head of a table."""
     words = [machine.label, f"{ranks} rank{'s' * (ranks != 1)}", f"{machine.rate} rates"]
     if not graph.graph.get("gpudirect", True):

@@ -28,14 +28,15 @@ Name = options.TopologyArgument
 
 @app.command("list", epilog=f"\b\nExample:\n  {EXAMPLE}")
 def list_() -> None:
-    """List presets, link profiles and study graphs."""
+    """List presets, study graphs and link profiles."""
     import topologies
-    from topologies.study import ACCEPTED
 
-    print(f"presets:       {' '.join(topologies.preset_names())}")
-    print(f"link profiles: {' '.join(topologies.profile_names())}")
-    print(f"study graphs:  {ACCEPTED}")
-    print("files:         a scenario's topology (YAML) or an NCCL topology dump (XML)")
+    presets = topologies.preset_names()
+    width = max(map(len, presets))
+    for name, description in presets.items():
+        print(f"{name:<{width}}  {description}")
+    print(f"link profiles (--nic, --profile): {' '.join(topologies.profile_names())}")
+    print("a file works too: .xml (NCCL topology dump) or .yaml (nodes and links)")
 
 
 @app.command(epilog=f"\b\nExample:\n  {SHOW_EXAMPLE}")
@@ -58,11 +59,12 @@ def show(
     print(f"{topology}: {sum(map(len, hosts))} ranks on {len(hosts)} server{'s' * (len(hosts) != 1)}, {rate} rates")
     print(f"nodes: {', '.join(f'{count} {kind}' for kind, count in kinds.items())}")
     print(f"links (each direction): {graph.number_of_edges()}")
-    alike: Counter[tuple[str, str, Link]] = Counter(
-        (graph.nodes[source]["kind"], graph.nodes[target]["kind"], link) for source, target, link in graph.edges(data="link")
-    )
-    for (source, target, link), count in alike.items():
-        print(f"  {count:>6} x {source} -> {target}: {_link_words(link)}")
+    alike: Counter[tuple[str, str, Link]] = Counter()
+    link: Link
+    for source, target, link in graph.edges(data="link"):
+        alike[graph.nodes[source]["kind"], graph.nodes[target]["kind"], link] += 1
+    for (from_kind, to_kind, kind), count in alike.items():
+        print(f"  {count:>6} x {from_kind} -> {to_kind}: {_link_words(kind)}")
     print(f"digest: {topology_digest(graph)}")
     for remark in graph.graph.get("remarks", ()):
         print(f"remark: {remark}")

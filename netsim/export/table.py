@@ -52,6 +52,13 @@ class Row:
     chunk_bytes: int | None = None
     chunks: int | None = None
     quantum_bytes: int = 0
+    root: int = 0
+    rate: str = "effective"
+    """Which rate of the link profiles the topology was built with: effective or line."""
+    profile: str | None = None
+    """A link profile that replaced the machine's own."""
+    gpudirect: bool = True
+    routing: str = "static"
     note: str = ""
     schema: int = SCHEMA
 
@@ -245,6 +252,8 @@ def csv_cell(value: object) -> str:
     """Write one CSV cell: empty for None, floats in full, text in quotes where it must be."""
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, float):
         return repr(value)
     text = str(value)

@@ -27,7 +27,14 @@ _ALL_PAIRS = 64  # ranks up to which every route is looked at for a bound
 
 
 def closed_form(
-    collective: str, algorithm: str, ranks: int, size_bytes: int, latency_s: float, bandwidth_bytes_per_s: float
+    collective: str,
+    algorithm: str,
+    ranks: int,
+    size_bytes: int,
+    latency_s: float,
+    bandwidth_bytes_per_s: float,
+    *,
+    root: int = 0,
 ) -> float | None:
     """Return the exact time of an unchunked textbook algorithm on an ideal switch, in seconds.
 
@@ -39,12 +46,14 @@ def closed_form(
         p and N.
     latency_s, bandwidth_bytes_per_s : float
         Alpha of a whole path between two ranks, and B.
+    root : int
+        For gather and scatter, whose root keeps its own block.
 
     Returns
     -------
     float or None
-        None where no exact form exists: pipelined trees and chains, and halving or doubling over other than powers
-        of two.
+        None where no exact form exists: pipelined trees and chains, halving or doubling over other than powers of two,
+        and algorithms of paired steps over so few bytes that more than the last block is short.
 
     Examples
     --------
@@ -55,7 +64,10 @@ def closed_form(
     if p == 1:
         return 0.0
     block = -(-n // p)
-    two = p & (p - 1) == 0
+    bounds = block_bounds(n, p)
+    others = n - (bounds[root + 1] - bounds[root])
+    full = n == 0 or (p - 1) * block < n  # only the last block may be shorter
+    two = p & (p - 1) == 0 and full
     rounds = p.bit_length() - 1
     steps = {
         ("all_reduce", "ring"): (2 * (p - 1), 2 * (p - 1) * block),
@@ -76,19 +88,19 @@ def closed_form(
         ("broadcast", "nvls"): (1, n),
         ("reduce", "flat"): (1, (p - 1) * n),
         ("reduce", "nvls"): (1, n),
-        ("alltoall", "pairwise"): (p - 1, (p - 1) * block),
+        ("alltoall", "pairwise"): (p - 1, (p - 1) * block) if full else None,
         ("alltoall", "direct"): (1, (p - 1) * block),
-        ("gather", "flat"): (1, (p - 1) * block),
-        ("gather", "direct"): (1, (p - 1) * block),
-        ("scatter", "flat"): (1, (p - 1) * block),
-        ("scatter", "direct"): (1, (p - 1) * block),
+        ("gather", "flat"): (1, others),
+        ("gather", "direct"): (1, others),
+        ("scatter", "flat"): (1, others),
+        ("scatter", "direct"): (1, others),
         ("sendrecv", "direct"): (1, n),
     }.get((collective, algorithm))
     if steps is not None:
         return steps[0] * alpha + steps[1] / rate
     if (collective, algorithm) == ("all_reduce", "nvls"):
-        # In one piece: either the latency of both halves shows, or the switch is the queue (p branches of N/p each).
-        return max(2 * alpha + (p + 1) * block / rate, alpha + 2 * p * block / rate)
+        # In one piece: legs of all blocks, then trunks; either both latencies show, or each port's queue of branches.
+        return max(2 * alpha + (n + block) / rate, alpha + 2 * n / rate)
     return None
 
 

@@ -112,7 +112,7 @@ def _build(
         up, down = (kind == LEG, kind == OUTPUT), (kind == TRUNK, kind == BRANCH)
         if adds:
             src[place, up[0]], dst[place, up[1]] = members, head
-            lane[place, up[0]], lane[place, up[1]] = builder.lanes(members, "leg"), builder.lane(head, "output")
+            lane[place, up[0]], lane[place, up[1]] = builder.lanes(members, f"leg {head}"), builder.lane(head, "output")
         if copies:
             src[place, down[0]], dst[place, down[1]] = head, receivers
             lane[place, down[0]], lane[place, down[1]] = builder.lane(head, "trunk"), builder.lanes(receivers, f"branch {head}")

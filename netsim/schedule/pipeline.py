@@ -1,14 +1,15 @@
 """Pipelines along rooted trees: chunks travel up adding, down replacing, one behind the other.
 
 The common part of trees, chains and rings with a root. Every (rank, flow, direction) has a lane of its own, so that what
-travels up never waits behind what travels down. Operations are numbered chunk by chunk, then flow by flow; in each, up
-from the deepest ranks, then down from the root.
+travels up never waits behind what travels down. Operations are numbered lane by lane, all upward lanes before all
+downward ones: at a tie in time a reduction goes first, because a whole result still depends on it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from netsim.schedule.dag import Schedule, ScheduleBuilder
 from netsim.schedule.pieces import cut, piece_count
@@ -91,35 +92,45 @@ def build(
     )
     if per_chunk == 0:
         return builder.build()
-    columns: dict[str, list[int]] = {name: [] for name in ("flow", "src", "dst", "lane", "step", "up")}
+    columns: dict[str, list[int]] = {name: [] for name in ("up", "flow", "src", "dst", "lane", "step")}
     pairs: list[tuple[int, int]] = []
     for number, flow in enumerate(flows):
         first = len(columns["src"])
         for move in _moves(flow, directions):
             op = len(columns["src"])
             role = f"{flow.name} {'up' if move.up else 'down'}".strip()
-            values = (number, move.src, move.dst, builder.lane(move.src, role), move.step, int(move.up))
+            values = (int(move.up), number, move.src, move.dst, builder.lane(move.src, role), move.step)
             for name, value in zip(columns, values, strict=True):
                 columns[name].append(value)
             pairs.extend((op, first + need) for need in move.after)
     one = {name: np.array(values, np.int64) for name, values in columns.items()}
+    place = _places(one, count)
     chunk = np.arange(count)[:, None]
     start, stop = bounds[one["flow"], chunk], bounds[one["flow"], chunk + 1]
-    ids = builder.add(
-        count * per_chunk,
-        src=np.tile(one["src"], count),
-        dst=np.tile(one["dst"], count),
-        lane=np.tile(one["lane"], count),
-        reduce=np.tile(one["up"] > 0, count),
-        offset=start.ravel(),
-        size=(stop - start).ravel(),
-        chunk=(one["flow"] * count + chunk).ravel(),
-        step=(one["step"] + chunk).ravel(),
-    ).reshape(count, per_chunk)
+    table = {name: one[name] for name in ("src", "dst", "lane")}
+    table |= {"reduce": one["up"], "offset": start, "size": stop - start}
+    table |= {"chunk": one["flow"] * count + chunk, "step": one["step"] + chunk}
+    for name, values in table.items():
+        placed = np.empty(place.size, np.int64)
+        placed[place] = values
+        table[name] = placed
+    builder.add(place.size, **table)
     if pairs:
         consumers, producers = np.array(pairs).T
-        builder.require(ids[:, consumers], ids[:, producers])
+        builder.require(place[:, consumers], place[:, producers])
     return builder.build()
+
+
+def _places(one: dict[str, npt.NDArray[np.int64]], count: int) -> npt.NDArray[np.int64]:
+    """Return the ids of all moves, shape (chunks, moves): upward first, then by flow, source rank, chunk, child."""
+    moves = len(one["src"])
+    order = np.lexsort((np.arange(moves), one["src"], one["flow"], -one["up"]))
+    lane = one["lane"][order]
+    first = np.maximum.accumulate(np.where(np.diff(lane, prepend=-1) != 0, np.arange(moves), 0))
+    length = np.bincount(lane)[lane]
+    place = np.empty((count, moves), np.int64)
+    place[:, order] = count * first + np.arange(count)[:, None] * length + np.arange(moves) - first
+    return place
 
 
 def _children(parents: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:

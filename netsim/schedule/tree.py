@@ -165,5 +165,6 @@ def _flow(
             parents[child] = parent
             children[parent] = (child,)
         # The network is served before the chain: it is the slower of the two.
-        children[chain[0]] = (*(servers[node(low)][0] for low in children_of(label, count)), *chain[1:2])
+        below = sorted(node(child) for child in children_of(label, count))
+        children[chain[0]] = (*(servers[child][0] for child in below), *chain[1:2])
     return pipeline.Flow(tuple(parents), start, stop, name, tuple(children))

@@ -1,0 +1,34 @@
+"""What the Python scenarios share: a study is a list of columns and rows, printed as CSV or written whole to a file."""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from netsim.export.table import csv_cell, write_whole
+
+Rows = Iterable[Sequence[object]]
+
+
+def study_csv(columns: Sequence[str], rows: Rows) -> str:
+    """Return a study as CSV text with full float precision.
+
+    Examples
+    --------
+    >>> study_csv(("ranks", "share"), [(2, 0.5)])
+    'ranks,share\\n2,0.5\\n'
+    """
+    lines = [columns, *([csv_cell(value) for value in row] for row in rows)]
+    return "".join(",".join(line) + "\n" for line in lines)
+
+
+def run_study(question: str | None, columns: Sequence[str], rows: Callable[[], Rows]) -> None:
+    """Run a study from the command line: CSV to stdout, or whole to ``--csv FILE``."""
+    parser = argparse.ArgumentParser(description=question, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--csv", default="-", metavar="FILE", help="where the rows go (default: stdout)")
+    target = parser.parse_args().csv
+    text = study_csv(columns, rows())
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        write_whole(Path(target), text)

@@ -1,0 +1,151 @@
+import importlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("typer")
+
+from netsim.cli import app
+from netsim.errors import InternalError
+
+NETSIM = [sys.executable, "-c", "from netsim.cli.app import main; main()"]
+PERF = "perf all_reduce --topology ideal-switch:8@450GB/s,1us --algo ring -b 64M -e 64M"
+
+
+def helps() -> list[tuple[str, ...]]:
+    return [
+        (),
+        *((verb,) for verb in app.VERBS),
+        ("topo", "show"),
+        ("topo", "check"),
+        ("schedule", "show"),
+        ("schedule", "prove"),
+    ]
+
+
+@pytest.mark.parametrize("words", helps(), ids=" ".join)
+def test_every_verb_has_help_with_an_example_that_runs(
+    words: tuple[str, ...], ask: Callable, repository: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(repository)
+    shown = ask(" ".join((*words, "--help")))
+    assert shown.code == 0
+    (example,) = re.findall(r"Example:\s+netsim ([^\n]+(?:\n[^\n]+)*)", shown.out)
+    arguments = shlex.split(example)
+    if arguments[0] == "run":
+        arguments += ["--csv", "-"]
+        if not Path(arguments[1]).exists():
+            pytest.skip("the scenario is not there yet")
+    assert ask("", *arguments).code == 0
+
+
+def test_no_verb_at_all_prints_the_list_of_verbs(ask: Callable) -> None:
+    shown = ask("")
+    assert shown.code == 0
+    for verb in app.VERBS:
+        assert f"  {verb} " in shown.out
+
+
+def test_every_listed_verb_has_its_module() -> None:
+    for verb in app.VERBS:
+        assert importlib.import_module(f"netsim.cli.{verb}").app
+
+
+def test_version_is_the_front_pages(ask: Callable) -> None:
+    import netsim
+
+    assert ask("--version").out.strip() == netsim.__version__
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("nonsense", "nonsense"),
+        ("perf", "Missing argument"),
+        ("perf all_reduce", "--topology"),
+        (PERF + " --nodes x", "--nodes"),
+        (PERF + " --nodes 0", "--nodes"),
+        (PERF + " --no-such-option", "--no-such-option"),
+        ("perf all_reduce --topology nonsense", "nonsense"),
+        ("perf all_reduc --topology ideal-switch:8@450GB/s,1us", "all_reduc"),
+        ("perf all_reduce --topology ideal-switch:0@450GB/s,1us", "ideal-switch:0"),
+        ("perf all_reduce --topology ideal-switch:8@450Gb,1us", "450Gb"),
+        ("perf all_reduce --topology ideal-switch:8@-450GB/s,1us", "-450GB/s"),
+        ("perf all_reduce --topology ideal-switch:8@nanGB/s,1us", "nan"),
+        ("perf all_reduce --topology ideal-switch:8@450GB/s,1us --algo rign", "rign"),
+        ("perf alltoall --topology ideal-switch:8@450GB/s,1us --algo ring", "pairwise"),
+        (PERF + " --proto ll128", "come later"),
+        (PERF + " --proto udp", "ideal, auto"),
+        (PERF + " --engine warp", "warp"),
+        (PERF + " --format xml", "nccl-tests"),
+        (PERF + " --format json --csv -", "both want stdout"),
+        (PERF + " --chunk 0", "--chunk"),
+        (PERF + " --quantum 1.5", "--quantum"),
+        (PERF + " --max-messages 10", "--max-messages"),
+        (PERF + " --routing ecmp:x", "ecmp"),
+        (PERF + " -r 8", "root"),
+        ("perf all_reduce --topology ideal-switch:8@450GB/s,1us -b 64 -e 8", "below the smallest"),
+        ("perf all_reduce --topology ideal-switch:8@450GB/s,1us -b 64Mb -e 64Mb", "bits"),
+        ("perf all_reduce --topology /nowhere/at/all.xml", "/nowhere/at/all.xml"),
+        (PERF + " --csv /proc/nowhere/rows.csv", "/proc/nowhere"),
+        ("crossover all_reduce --topology ideal-switch:8@450GB/s,1us --algos ring", "two or more"),
+        ("crossover all_reduce --topology ideal-switch:8@450GB/s,1us --algos ring,tree --chunks 1,x", "1,x"),
+        ("run /nowhere.yaml", "/nowhere.yaml"),
+        ("topo show nonsense", "nonsense"),
+        ("schedule show all_reduce --algo nonsense", "nonsense"),
+        ("schedule prove all_reduce --ranks 8 -g 3", "divisor"),
+    ],
+)
+def test_a_wrong_question_gets_one_sentence_and_exit_code_two(line: str, words: str, ask: Callable) -> None:
+    answer = ask(line)
+    assert answer.code == 2
+    assert words in answer.sentence()
+
+
+def test_a_simulator_that_contradicts_itself_says_so_loudly(ask: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    import scenarios.run
+
+    def beaten(*_: object) -> float:
+        raise InternalError("the run took 1 s, below its own lower bound of 2 s")
+
+    monkeypatch.setattr(scenarios.run, "check_run", beaten)
+    answer = ask(PERF)
+    assert answer.code == 70
+    assert "INTERNAL ERROR, do not trust this result" in answer.sentence()
+
+
+def test_an_unexpected_fault_is_no_traceback_but_an_internal_error(ask: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    import scenarios.run
+
+    monkeypatch.setattr(scenarios.run, "check_run", lambda *_: {}["missing"])
+    answer = ask(PERF)
+    assert answer.code == 70
+    assert "KeyError" in answer.sentence()
+
+
+def test_ctrl_c_ends_with_130_and_leaves_the_old_file_whole(tmp_path: Path) -> None:
+    target = tmp_path / "rows.csv"
+    target.write_text("old")
+    long = "perf all_reduce --topology ideal-switch:64@450GB/s,1us --algo ring -b 1M -e 4G"
+    run = subprocess.Popen([*NETSIM, *long.split(), "--csv", str(target)], stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=20)
+    assert run.returncode == 130
+    assert "Traceback" not in err
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    line = f"{shlex.join(NETSIM)} schedule show all_reduce --algo ring --ranks 64 --steps 200 | head -1"
+    ran = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True)
+    assert ran.returncode == 0
+    assert ran.stderr == ""
+    assert ran.stdout.startswith("all_reduce by ring: 64 ranks")

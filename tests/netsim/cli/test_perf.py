@@ -1,0 +1,136 @@
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+IDEAL = "--topology ideal-switch:8@450GB/s,1us"
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_the_ideal_ring_takes_what_the_formula_says(ask: Callable) -> None:
+    answer = ask(f"perf all_reduce {IDEAL} --algo ring --proto ideal -b 64M -e 64M --csv -")
+    (row,) = rows(answer.out)
+    # 14 steps of 1 us, and 1.75 x 64 MiB / 450 GB/s = 260.979 us
+    expected = 14 + 1.75 * 2**26 / 450e9 * 1e6
+    assert float(row["time_us"]) == pytest.approx(expected, rel=1e-9)
+    assert float(row["closed_form_us"]) == pytest.approx(expected, rel=1e-12)
+    assert float(row["busbw_GBps"]) == pytest.approx(1.75 * 2**26 / expected / 1e3, rel=1e-9)
+    assert (row["ranks"], row["messages"], row["algorithm"]) == ("8", "112", "ring")
+
+
+def test_csv_on_stdout_stands_alone(ask: Callable) -> None:
+    answer = ask(f"perf all_reduce {IDEAL} --algo ring --csv -")
+    assert answer.out.startswith("collective,")
+    assert answer.err == ""
+
+
+def test_a_csv_file_holds_the_same_rows_and_the_table_is_still_printed(ask: Callable, tmp_path: Path) -> None:
+    line = f"perf all_reduce {IDEAL} --algo ring -b 1K -e 4K -f 2 --csv"
+    table = ask(line, str(tmp_path / "rows.csv"))
+    assert (tmp_path / "rows.csv").read_text() == ask(line, "-").out
+    assert "ideal: textbook alpha-beta, not NCCL" in table.out
+
+
+@pytest.mark.parametrize(
+    ("options", "sizes"),
+    [
+        ("", [2**25]),
+        ("-b 8 -e 64 -f 2", [8, 16, 32, 64]),
+        ("-b 1M -e 3M", [2**20, 2 * 2**20, 3 * 2**20]),
+        ("-b 1K -e 2K -i 512", [1024, 1536, 2048]),
+        ("-b 0 -e 0", [0]),
+        ("-b 1MB -e 1MB", [10**6]),
+    ],
+)
+def test_sizes_step_as_in_nccl_tests(options: str, sizes: list[int], ask: Callable) -> None:
+    answer = ask(f"perf all_reduce {IDEAL} --algo ring {options} --csv -")
+    assert [int(row["size_bytes"]) for row in rows(answer.out)] == sizes
+
+
+def test_size_zero_has_no_bandwidth(ask: Callable) -> None:
+    (row,) = rows(ask(f"perf all_reduce {IDEAL} --algo ring -b 0 -e 0 --csv -").out)
+    assert float(row["algbw_GBps"]) == float(row["busbw_GBps"]) == 0.0
+
+
+def test_one_rank_takes_no_time_and_says_why(ask: Callable) -> None:
+    (row,) = rows(ask("perf all_reduce --topology ideal-switch:1@450GB/s,1us --csv -").out)
+    assert float(row["time_us"]) == float(row["busbw_GBps"]) == 0.0
+    assert row["note"].startswith("one rank")
+
+
+def test_auto_takes_the_fastest_and_names_it(ask: Callable) -> None:
+    line = f"perf all_reduce {IDEAL} -b 8 -e 8 --csv -"
+    (taken,) = rows(ask(line).out)
+    times = {
+        name: float(rows(ask(f"{line} --algo {name}").out)[0]["time_us"]) for name in ("ring", "tree", "one_shot", "nvls")
+    }
+    assert taken["algorithm"] == "one_shot"
+    assert float(taken["time_us"]) == min(times.values())
+
+
+def test_auto_leaves_the_switch_alone_where_it_cannot_add(ask: Callable) -> None:
+    (row,) = rows(ask("perf all_reduce --topology hgx-a100 -b 1G -e 1G --csv -").out)
+    assert row["algorithm"] != "nvls"
+    assert ask("perf all_reduce --topology hgx-a100 -b 1G -e 1G --algo nvls").code == 2
+
+
+def test_auto_says_which_algorithms_were_too_large(ask: Callable) -> None:
+    # 8 ranks: the ring needs 2 x 7 x 8 = 112 messages, one-shot 8 x 7 = 56.
+    (row,) = rows(ask(f"perf all_reduce {IDEAL} -b 8 -e 8 --max-messages 60 --csv -").out)
+    assert row["algorithm"] == "one_shot"
+    assert "ring" in row["note"]
+
+
+def test_nccl_tests_layout_rounds_sizes_and_shows_the_rounded_ones(ask: Callable) -> None:
+    answer = ask(f"perf all_gather {IDEAL} --algo ring -b 1000 -e 1000 --format nccl-tests")
+    (line,) = (line for line in answer.out.splitlines() if not line.startswith("#"))
+    # 250 elements over 8 ranks: 31 each, cut to 28 (16 bytes): 28 x 8 x 4 = 896
+    assert line.split()[:2] == ["896", "28"]
+    assert len(line.split()) == 13
+
+
+def test_json_holds_the_columns(ask: Callable) -> None:
+    (row,) = json.loads(ask(f"perf all_reduce {IDEAL} --algo ring --format json").out)
+    assert row["algorithm"] == "ring"
+    assert row["closed_form_us"] == pytest.approx(14 + 1.75 * 2**25 / 450e9 * 1e6)
+
+
+def test_repetitions_are_accepted_and_ignored_with_a_note(ask: Callable) -> None:
+    plain = ask(f"perf all_reduce {IDEAL} --algo ring --csv -")
+    noted = ask(f"perf all_reduce {IDEAL} --algo ring --csv - -n 20 -w 5 -c 1 -z 0")
+    assert noted.out == plain.out
+    assert noted.err.startswith("netsim: -n, -w, -c, -z ignored")
+
+
+def test_a_cluster_names_a_nic_as_its_bottleneck(ask: Callable) -> None:
+    (row,) = rows(ask("perf all_reduce --topology hgx-h100 --nodes 2 --nic ndr400 -b 64M -e 64M --algo ring --csv -").out)
+    assert "nic" in row["bottleneck"]
+    assert (row["ranks"], row["nodes"]) == ("16", "2")
+    assert float(row["bottleneck_utilisation"]) > 0.9
+
+
+def test_the_same_question_gets_the_same_bytes(ask: Callable) -> None:
+    line = f"perf all_reduce {IDEAL} -b 1K -e 1M -f 32 --csv -"
+    assert ask(line).out == ask(line).out
+
+
+def test_the_rate_in_use_is_visible(ask: Callable) -> None:
+    line = "perf all_reduce --topology hgx-h100 --algo ring -b 1M -e 1M --rate line"
+    (row,) = rows(ask(f"{line} --csv -").out)
+    assert row["rate"] == "line"
+    assert "line rates" in ask(line).out
+
+
+def test_staging_without_gpudirect_is_visible_and_slower(ask: Callable) -> None:
+    line = "perf all_reduce --topology hgx-h100 --nodes 2 --nic ndr400 -g 1 -b 64M -e 64M --algo ring --csv -"
+    (direct,) = rows(ask(line).out)
+    (staged,) = rows(ask(f"{line} --no-gpudirect").out)
+    assert (direct["gpudirect"], staged["gpudirect"]) == ("true", "false")
+    # With one GPU a server each NIC's uplink carries the data once more on its way to and from host memory.
+    assert float(staged["time_us"]) > 1.05 * float(direct["time_us"])

@@ -1,0 +1,38 @@
+from collections.abc import Callable
+
+
+def test_list_has_a_line_a_collective(ask: Callable) -> None:
+    lines = ask("schedule list").out.splitlines()
+    assert lines[0].split()[:2] == ["all_reduce", "ring"]
+    assert len(lines) == 9
+
+
+def test_the_ring_is_told_as_in_the_textbook(ask: Callable) -> None:
+    lines = ask("schedule show all_reduce --algo ring --ranks 4").out.splitlines()
+    # In step s, rank r sends chunk (r - s) mod p while scattering and (r + 1 - s) mod p while gathering.
+    assert lines[1] == "reduce-scatter step 1: r0->r1 chunk 0, r1->r2 chunk 1, r2->r3 chunk 2, r3->r0 chunk 3"
+    assert lines[6] == "all-gather step 3: r0->r1 chunk 3, r1->r2 chunk 0, r2->r3 chunk 1, r3->r0 chunk 2"
+
+
+def test_what_is_left_out_is_counted(ask: Callable) -> None:
+    out = ask("schedule show all_reduce --algo ring --ranks 4 --steps 2").out
+    assert out.endswith("and 4 more steps; --steps shows more\n")
+
+
+def test_a_proof_says_what_was_proved(ask: Callable) -> None:
+    answer = ask("schedule prove all_reduce --algo ring --ranks 5 --size 1003B")
+    assert answer.code == 0
+    assert answer.out.startswith("proved: all_reduce by ring over 5 ranks, 1003 bytes")
+
+
+def test_a_failed_proof_is_a_no(ask: Callable, monkeypatch) -> None:
+    import netsim.schedule.proof
+    from netsim.errors import ProofError
+
+    def fail(schedule: object) -> None:
+        raise ProofError("rank 1 ends without rank 0's input")
+
+    monkeypatch.setattr(netsim.schedule.proof, "prove", fail)
+    answer = ask("schedule prove all_reduce")
+    assert answer.code == 1
+    assert "rank 1 ends without" in answer.sentence()

@@ -1,0 +1,116 @@
+"""The catalogue finds builders by name, and refuses what makes no sense in one clear sentence."""
+
+import numpy as np
+import pytest
+
+from netsim.errors import ScheduleError, TooManyMessagesError
+from netsim.schedule.catalogue import ALGORITHMS, LATER, algorithms_for, build_schedule, options_for
+from netsim.schedule.collective import COLLECTIVES
+
+
+def test_every_collective_has_an_algorithm_and_every_algorithm_a_text():
+    used = {name for collective in COLLECTIVES for name in algorithms_for(collective)}
+    assert all(algorithms_for(collective) for collective in COLLECTIVES)
+    assert used == set(ALGORITHMS)
+
+
+def test_schedules_carry_the_names_they_were_asked_by():
+    for collective in COLLECTIVES:
+        for algorithm in algorithms_for(collective):
+            schedule = build_schedule(collective, algorithm, 4, 64)
+            assert (schedule.collective, schedule.algorithm) == (collective, algorithm)
+
+
+def test_an_algorithm_that_does_not_serve_is_refused_with_the_list_that_does():
+    with pytest.raises(ScheduleError, match="'tree' does not serve alltoall; accepted for alltoall are pairwise, direct"):
+        build_schedule("alltoall", "tree", 4, 64)
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_names_kept_for_later_are_not_yet_available(name):
+    with pytest.raises(ScheduleError, match=f"'{name}' is not yet available; accepted for all_reduce are ring, tree"):
+        build_schedule("all_reduce", name, 4, 64)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ScheduleError, match="unknown algorithm 'rign'; accepted for all_gather are ring"):
+        build_schedule("all_gather", "rign", 4, 64)
+    with pytest.raises(ScheduleError, match="unknown collective 'allreduce'; accepted are all_reduce"):
+        algorithms_for("allreduce")
+
+
+def test_powers_of_two_are_asked_for_where_they_are_needed():
+    with pytest.raises(ScheduleError, match="only for powers of two, not for 6 ranks; accepted are ring, direct, nvls"):
+        build_schedule("all_gather", "recursive_doubling", 6, 64)
+    assert "recursive_doubling" not in algorithms_for("all_gather", 6)
+    assert "recursive_doubling" in algorithms_for("all_gather", 8)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"root": 4}, "root must be a rank from 0 to 3"),
+        ({"chunks": 0}, "number of chunks is 0; it must be 1 or more"),
+        ({"chunk_bytes": -1}, "chunk size in bytes is -1"),
+        ({"chunk_bytes": 4, "chunks": 4}, "not both"),
+        ({"channels": 0}, "0 channels"),
+        ({"align_bytes": 0}, "alignment of 0 bytes"),
+        ({"groups": ((0, 1), (1, 2, 3))}, "must hold each of the ranks 0 to 3 exactly once"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(option, words):
+    with pytest.raises(ScheduleError, match=words):
+        build_schedule("all_reduce", "ring", 4, 64, **option)
+
+
+def test_options_without_effect_are_refused():
+    with pytest.raises(ScheduleError, match="one_shot all_reduce sends its blocks whole"):
+        build_schedule("all_reduce", "one_shot", 4, 64, chunks=2)
+    with pytest.raises(ScheduleError, match="tree all_reduce has no channels; only ring does"):
+        build_schedule("all_reduce", "tree", 4, 64, channels=2)
+    assert options_for("all_reduce", "one_shot") == frozenset()
+    assert options_for("broadcast", "ring") == {"root", "chunks", "groups", "channels"}
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_the_expected_number_of_operations_is_the_number_built(collective):
+    for algorithm in algorithms_for(collective):
+        for ranks in (1, 2, 4, 8):
+            count = len(build_schedule(collective, algorithm, ranks, 1000))
+            assert len(build_schedule(collective, algorithm, ranks, 1000, limit=count)) == count
+            if count:
+                with pytest.raises(TooManyMessagesError, match=f"needs {count} messages, more than the limit of {count - 1}"):
+                    build_schedule(collective, algorithm, ranks, 1000, limit=count - 1)
+
+
+def test_a_schedule_over_the_limit_is_refused_before_it_is_built():
+    with pytest.raises(TooManyMessagesError, match="--max-messages"):
+        build_schedule("all_reduce", "ring", 24_576, 2**30, limit=50_000_000)
+    with pytest.raises(TooManyMessagesError, match="--max-messages"):
+        build_schedule("broadcast", "chain", 2, 2**50, chunk_bytes=1, limit=1000)
+
+
+def test_more_bytes_than_numbers_reach_are_refused():
+    with pytest.raises(ScheduleError, match="more than 2\\^63 bytes"):
+        build_schedule("alltoall", "direct", 8, 2**62)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_aligned_schedules_cut_between_elements_only(collective):
+    for algorithm in algorithms_for(collective, 5):
+        schedule = build_schedule(collective, algorithm, 5, 1000, align_bytes=8)
+        assert not np.any(schedule.offset % 8)
+        assert not np.any(schedule.size % 8)
+
+
+def test_ids_of_a_ring_follow_step_piece_and_rank():
+    schedule = build_schedule("all_reduce", "ring", 3, 90, chunks=2)
+    assert schedule.step.tolist() == sorted(schedule.step.tolist())
+    assert schedule.src.tolist() == [0, 1, 2] * 8
+    assert schedule.offset[:6].tolist() == [0, 30, 60, 15, 45, 75]
+
+
+def test_a_block_that_cannot_fill_its_pieces_sends_empty_ones():
+    schedule = build_schedule("all_gather", "ring", 3, 7, chunk_bytes=2)
+    # Blocks of 3, 3, 1 bytes in pieces of 2: 2 + 1, 2 + 1, 1 + 0.
+    assert schedule.size[:6].tolist() == [2, 2, 1, 1, 1, 0]

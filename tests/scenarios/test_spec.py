@@ -1,0 +1,190 @@
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pydantic")
+pytest.importorskip("yaml")
+
+from netsim.errors import ScenarioError
+from scenarios.spec import load_scenario
+
+GOOD = """\
+# Which of two algorithms is faster?
+topology: ideal-switch:8@450GB/s,1us
+collective: all_reduce
+algorithm: [ring, double_binary_tree]
+sizes: [1 MiB, 64 MiB]
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def put(text: str) -> Path:
+        path = tmp_path / "ring_or_tree.yaml"
+        path.write_text(text)
+        return path
+
+    return put
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(path)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.replace(str(path), "FILE")
+
+
+def test_lists_multiply_in_the_order_of_the_file(write) -> None:
+    scenario = load_scenario(write(GOOD))
+    assert scenario.name == "ring_or_tree"
+    assert [(spec.algorithm, spec.size_bytes) for spec in scenario.specs] == [
+        ("ring", 2**20),
+        ("ring", 2**26),
+        ("double_binary_tree", 2**20),
+        ("double_binary_tree", 2**26),
+    ]
+    assert {spec.scenario for spec in scenario.specs} == {"ring_or_tree"}
+
+
+def test_topologies_and_chunks_multiply_too(write) -> None:
+    text = (
+        GOOD.replace("topology: ", "topology: [")
+        .replace("1us\n", '1us", "ideal-switch:4@450GB/s,1us"]\n')
+        .replace("[ideal", '["ideal')
+    )
+    scenario = load_scenario(write(text + "chunks: [1, 16]\n"))
+    assert len(scenario.specs) == 2 * 2 * 2 * 2
+    assert [spec.chunks for spec in scenario.specs[:4]] == [1, 1, 16, 16]
+
+
+def test_a_range_of_sizes_steps_by_a_factor_or_a_step(write) -> None:
+    text = GOOD.replace("[1 MiB, 64 MiB]", "{first: 8 B, last: 64 B, factor: 2}").replace(
+        "[ring, double_binary_tree]", "ring"
+    )
+    assert [spec.size_bytes for spec in load_scenario(write(text)).specs] == [8, 16, 32, 64]
+    text = text.replace("factor: 2", "step: 28 B")
+    assert [spec.size_bytes for spec in load_scenario(write(text)).specs] == [8, 36, 64]
+
+
+def test_every_option_reaches_the_spec(write) -> None:
+    more = """\
+name: named
+nodes: 2
+nic: ndr400
+gpus_per_node: 4
+gpudirect: false
+rate: line
+channels: 2
+root: 3
+chunk: 64 KiB
+quantum: 4 KiB
+routing: ecmp:1
+engine: simpy
+max_messages: 1000
+"""
+    spec = load_scenario(write(GOOD + more)).specs[0]
+    assert (spec.scenario, spec.channels, spec.root, spec.chunk_bytes, spec.quantum_bytes) == ("named", 2, 3, 2**16, 2**12)
+    assert (spec.routing, spec.engine, spec.max_messages) == ("ecmp:1", "simpy", 1000)
+    machine = spec.machine
+    assert (machine.nodes, machine.nic, machine.gpus_per_node, machine.gpudirect, machine.rate) == (
+        2,
+        "ndr400",
+        4,
+        False,
+        "line",
+    )
+
+
+def test_size_zero_needs_no_unit(write) -> None:
+    assert load_scenario(write(GOOD.replace("[1 MiB, 64 MiB]", "[0]"))).specs[0].size_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sizes:", "size:", "FILE:5: unknown key 'size' (did you mean 'sizes'?)"),
+        (
+            "collective: all_reduce\n",
+            "",
+            "FILE:1: the key 'collective' is missing; it takes a collective or a list of collectives",
+        ),
+        ("all_reduce", "all_reduc", "FILE:3: collective is 'all_reduc' (did you mean 'all_reduce'?)"),
+        ("[ring,", "[rign,", "FILE:4: algorithm is 'rign' (did you mean 'ring'?)"),
+        ("64 MiB", "1e9", "FILE:5: sizes: '1e9' has no unit"),
+        ("64 MiB", "64", "FILE:5: sizes is 64, a number; accepted is a list of sizes with a unit"),
+        ("64 MiB", "true", "FILE:5: sizes is True, a truth value"),
+        ("64 MiB", "64 Mb", "FILE:5: sizes: '64 Mb' is in bits"),
+        ("[1 MiB, 64 MiB]", "[]", "FILE:5: sizes is empty"),
+        ("[1 MiB, 64 MiB]", "{first: 8 B, last: 64 B}", "FILE:5: sizes needs either factor or step"),
+        ("[1 MiB, 64 MiB]", "{first: 8 B, factor: 2}", "FILE:5: sizes: last is missing"),
+        ("[1 MiB, 64 MiB]", "{first: 8 B, last: 64 B, facter: 2}", "FILE:5: unknown key 'facter' (did you mean 'factor'?)"),
+        ("[1 MiB, 64 MiB]", "{first: 64 B, last: 8 B, factor: 2}", "FILE:5: sizes: the largest size, 8 bytes, is below"),
+        ("sizes:", "nodes: true\nsizes:", "FILE:5: nodes is True, a truth value; accepted is a whole number from 1 up"),
+        ("sizes:", "nodes: 1e3\nsizes:", "FILE:5: nodes is '1e3', text; accepted is a whole number from 1 up"),
+        ("sizes:", "nodes: 0\nsizes:", "FILE:5: nodes is 0, a number; accepted is a whole number from 1 up"),
+        ("sizes:", "nodes: 12:30\nsizes:", "FILE:5: YAML reads '12:30' as the number 750"),
+        ("sizes:", "gpudirect: 1\nsizes:", "FILE:5: gpudirect is 1, a number; accepted is true or false"),
+        ("sizes:", "protocol: ll128\nsizes:", "FILE:5: protocol is 'll128', text; accepted is ideal or auto"),
+        ("sizes:", "engine: warp\nsizes:", "FILE:5: engine is 'warp'; accepted are"),
+        ("sizes:", "name: ../up\nsizes:", "FILE:5: name is '../up', text; accepted is letters, digits"),
+        ("sizes:", "chunk: 0 B\nsizes:", "FILE:5: chunk is '0 B'; a chunk has one byte or more"),
+        ("sizes:", "nodes: 1\nnodes: 2\nsizes:", "FILE:6: the key 'nodes' stands there twice"),
+        ("sizes:", "sizes: [1 MiB\nx:", "not YAML"),
+    ],
+)
+def test_a_message_points_at_the_line_and_says_what_is_accepted(old: str, new: str, message: str, write) -> None:
+    assert old in GOOD
+    assert message in refusal(write(GOOD.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "FILE:1: a scenario is a mapping"), ("- 1\n", "FILE:1: a scenario is a mapping"), ("a: &x [*x]\n", "FILE")],
+)
+def test_what_is_no_scenario_is_refused(text: str, message: str, write) -> None:
+    assert message in refusal(write(text))
+
+
+def test_a_bomb_of_aliases_is_refused(write) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 9)]
+    assert "entries" in refusal(write("\n".join(lines)))
+
+
+def test_deep_nesting_is_refused(write) -> None:
+    assert "not readable" in refusal(write("a: " + "[" * 600))
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert "not UTF-8" in refusal(path)
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    assert "cannot read" in refusal(tmp_path)
+
+
+def test_nodes_and_links_may_stand_in_the_scenario_itself(write) -> None:
+    text = GOOD.replace(
+        "topology: ideal-switch:8@450GB/s,1us\n",
+        """\
+topology:
+  nodes: {a: {kind: gpu}, b: {kind: gpu}}
+  links:
+    - {between: [a, b], latency: 1 us, bandwidth: 1 GB/s}
+""",
+    ).replace("[ring, double_binary_tree]", "ring")
+    path = write(text)
+    from scenarios.run import run_spec
+
+    row = run_spec(load_scenario(path).specs[0])
+    # ring of 2: 2 steps of 1 us and half a MiB each at 1 GB/s
+    assert row.time_us == pytest.approx(2 * (1 + 2**19 / 1e3))
+
+
+def test_a_topology_file_is_found_beside_the_scenario(write, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("nodes: {}\n")
+    spec = load_scenario(write(GOOD.replace("ideal-switch:8@450GB/s,1us", "mine.yaml"))).specs[0]
+    assert spec.machine.topology == str(tmp_path / "mine.yaml")

@@ -1,0 +1,63 @@
+from dataclasses import replace
+
+import pytest
+
+from topologies import build, preset_names, remarks
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_presets_have_nothing_remarkable(name: str) -> None:
+    assert remarks(build(name)) == []
+
+
+def test_clusters_with_matching_nics_have_nothing_remarkable() -> None:
+    for name, nic in (("hgx-a100", "hdr200"), ("hgx-h100", "ndr400"), ("gb200-nvl72", "ndr400")):
+        assert remarks(build(name, nodes=2, nic=nic)) == []
+
+
+def test_missing_nvlinks_are_seen() -> None:
+    graph = build("hgx-h100")
+    link = graph.edges["gpu3", "nvswitch"]["link"]
+    graph.edges["gpu3", "nvswitch"]["link"] = replace(link, count=17)
+    assert remarks(graph) == ["gpu3 has 17 GPU-to-GPU links where most GPUs have 18"]
+
+
+def test_a_slow_link_is_seen() -> None:
+    graph = build("pcie-gen4-8")
+    link = graph.edges["gpu5", "pcie_switch2"]["link"]
+    graph.edges["gpu5", "pcie_switch2"]["link"] = replace(link, bandwidth_bytes_per_s=3e9)
+    (remark,) = remarks(graph)
+    assert remark.startswith("link gpu5->pcie_switch2 moves 3 GB/s")
+    assert "24 GB/s" in remark
+
+
+def test_a_gpu_without_a_route_is_seen() -> None:
+    graph = build("ideal-ring:5@1GB/s,1us")
+    for node in graph:
+        graph.nodes[node]["transit"] = False
+    assert any("gpu0 has no route to gpu2 and 1 more" in remark for remark in remarks(graph))
+
+
+def test_a_nic_beyond_the_root_complex_is_seen() -> None:
+    (remark,) = remarks(build("pcie-pair", nodes=2, nic="edr100"))
+    assert remark.startswith("node0/gpu0 reaches its nearest NIC node0/nic0 only through the root complex")
+
+
+def test_a_nic_on_the_other_socket_is_seen() -> None:
+    graph = build("pcie-gen4-8", nic="edr100")
+    for nic in [f"nic{rank}" for rank in range(4, 8)]:
+        graph.remove_node(nic)
+    (remark,) = remarks(graph)
+    assert remark.startswith("gpu4 reaches its nearest NIC nic0 only through another socket")
+    assert "3 more GPUs" in remark
+
+
+def test_a_nic_faster_than_its_slot_is_seen() -> None:
+    (remark,) = remarks(build("hgx-b200", nodes=2, nic="xdr800"))
+    assert remark == "node0/nic0 could move 100 GB/s but sits in a slot of 48 GB/s (and 15 more)"
+
+
+def test_what_the_loader_assumed_comes_first() -> None:
+    graph = build("hgx-h100")
+    graph.graph["remarks"] = ("something was assumed",)
+    assert remarks(graph)[0] == "something was assumed"

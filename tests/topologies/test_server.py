@@ -1,0 +1,127 @@
+from collections import Counter
+
+import pytest
+
+from netsim import build_schedule, simulate
+from netsim.errors import FabricError, ProfileError
+from netsim.fabric import check_fabric, hosts_of
+from netsim.routing import Router
+from topologies.server import SERVERS, server
+from topologies.study import study_graph
+
+KINDS = {
+    # gpu, nvswitch, pcie_switch, root_complex, host_memory
+    "hgx-a100": (8, 1, 4, 2, 2),
+    "hgx-h100": (8, 1, 8, 2, 2),
+    "hgx-h200": (8, 1, 8, 2, 2),
+    "hgx-b200": (8, 1, 8, 2, 2),
+    "gb200-nvl72": (72, 1, 0, 36, 36),
+    "dgx-1v": (8, 0, 4, 2, 2),
+    "pcie-gen4-8": (8, 0, 4, 2, 2),
+    "pcie-gen5-8": (8, 0, 4, 2, 2),
+    "pcie-pair": (2, 0, 0, 1, 1),
+    "rtx4060-laptop": (1, 0, 0, 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_has_the_parts_of_its_machine(name: str) -> None:
+    graph = server(name)
+    check_fabric(graph)
+    kinds = Counter(data["kind"] for _, data in graph.nodes(data=True))
+    parts = ("gpu", "nvswitch", "pcie_switch", "root_complex", "host_memory")
+    assert tuple(kinds[part] for part in parts) == KINDS[name]
+    assert kinds.total() == sum(KINDS[name])
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_every_cable_is_the_same_in_both_directions_and_every_node_has_the_host(name: str) -> None:
+    graph = server(name, host="box")
+    assert all(graph.edges[b, a]["link"] == data["link"] for a, b, data in graph.edges(data=True))
+    assert {data["host"] for _, data in graph.nodes(data=True)} == {"box"}
+    assert len(hosts_of(graph)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "effective", "line", "able"),
+    [
+        ("hgx-a100", 12, 240e9, 300e9, False),
+        ("hgx-h100", 18, 370.8e9, 450e9, True),
+        ("hgx-h200", 18, 370.8e9, 450e9, True),
+        ("hgx-b200", 18, 721.8e9, 900e9, True),
+        ("gb200-nvl72", 18, 721.8e9, 900e9, True),
+    ],
+)
+def test_every_gpu_has_its_nvlinks_to_the_one_switch(
+    name: str, count: int, effective: float, line: float, able: bool
+) -> None:
+    graph = server(name)
+    links = {data["link"] for _, _, data in graph.in_edges("nvswitch", data=True)}
+    assert graph.in_degree("nvswitch") == len(graph.graph["ranks"])
+    assert [(link.count, link.bandwidth_bytes_per_s, link.line_rate_bytes_per_s) for link in links] == [
+        (count, pytest.approx(effective), pytest.approx(line))
+    ]
+    assert graph.nodes["nvswitch"]["multicast"] is graph.nodes["nvswitch"]["reduce"] is able
+
+
+@pytest.mark.parametrize("name", ["hgx-a100", "hgx-h100", "hgx-b200", "gb200-nvl72"])
+def test_a_path_over_the_nvswitch_costs_one_microsecond_in_all(name: str) -> None:
+    graph = server(name)
+    router = Router(graph)
+    edges = [router.edges[index] for index in router.path(0, 1)]
+    assert edges == [("gpu0", "nvswitch"), ("nvswitch", "gpu1")]
+    assert sum(graph.edges[edge]["link"].latency_s for edge in edges) == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("target", "nodes", "microseconds"),
+    [
+        (1, "gpu0 pcie_switch0 gpu1", 0.5),  # two links of 0.25
+        (2, "gpu0 pcie_switch0 cpu0 pcie_switch1 gpu2", 1.0),  # four links
+        (7, "gpu0 pcie_switch0 cpu0 cpu1 pcie_switch3 gpu7", 1.4),  # four links and the socket link's 0.4
+    ],
+)
+def test_pcie_paths_climb_only_as_far_as_they_must(target: int, nodes: str, microseconds: float) -> None:
+    graph = server("pcie-gen4-8")
+    router = Router(graph)
+    edges = [router.edges[index] for index in router.path(0, target)]
+    assert [edges[0][0], *(edge[1] for edge in edges)] == nodes.split()
+    assert sum(graph.edges[edge]["link"].latency_s for edge in edges) == pytest.approx(microseconds * 1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "nvls", "flat"])
+def test_a_server_is_as_fast_as_the_ideal_switch_of_its_rate(algorithm: str) -> None:
+    schedule = build_schedule("all_reduce", algorithm, 8, 10_000_000)
+    ideal = simulate(study_graph("ideal-switch:8@370.8GB/s,1us"), schedule).time_s
+    assert simulate(server("hgx-h100"), schedule).time_s == pytest.approx(ideal, rel=1e-9)
+
+
+def test_host_memory_stages_in_steps_of_512_KiB() -> None:
+    attributes = server("hgx-h100").nodes["memory0"]
+    assert (attributes["store_and_forward"], attributes["piece_bytes"]) == (True, 524288)
+
+
+def test_the_rack_is_one_host_of_eighteen_trays_with_four_gpus() -> None:
+    graph = server("gb200-nvl72")
+    trays = Counter(graph.nodes[gpu]["tray"] for gpu in graph.graph["ranks"])
+    assert set(trays.values()) == {4}
+    assert len(trays) == 18
+    assert not graph.has_edge("cpu1", "cpu2")
+
+
+def test_the_cube_mesh_gives_every_v100_six_links() -> None:
+    graph = server("dgx-1v")
+    for gpu in graph.graph["ranks"]:
+        assert sum(data["link"].count for _, to, data in graph.out_edges(gpu, data=True) if to.startswith("gpu")) == 6
+
+
+def test_line_rates_are_used_when_asked_for() -> None:
+    graph = server("pcie-gen5-8", rate="line")
+    assert graph.edges["gpu0", "pcie_switch0"]["link"].bandwidth_bytes_per_s == 63e9
+
+
+def test_unknown_servers_and_rates_are_refused() -> None:
+    with pytest.raises(FabricError, match="hgx-h100"):
+        server("hgx-h300")
+    with pytest.raises(ProfileError, match="effective and line"):
+        server("hgx-h100", rate="best")
