@@ -11,6 +11,7 @@ from netsim.cli import options
 from netsim.cli.progress import Progress
 from netsim.errors import NetsimError
 from netsim.export.table import Row, csv_text, human_text, json_text, nccl_tests_text, rounded_size, write_whole
+from netsim.fabric import ranks_of
 from scenarios.run import Machine, Spec, graph_of, run_spec
 from scenarios.sizes import size_list
 
@@ -18,9 +19,6 @@ EXAMPLE = "netsim perf all_reduce --topology ideal-switch:8@450GB/s,1us -b 8 -e 
 FORMATS = ("table", "nccl-tests", "json")
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
-Ignored = Annotated[
-    str | None, typer.Option(help="Accepted as in nccl-tests, and ignored: a simulation needs no repetition.")
-]
 
 
 @app.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
@@ -90,7 +88,7 @@ def perf(
         options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), step_factor, options.size_of(step_bytes, "-i")
     )
     graph = graph_of(machine)
-    ranks = len(graph.graph["ranks"])
+    ranks = len(ranks_of(graph))
     if layout == "nccl-tests":
         sizes = [rounded_size(collective, ranks, size) for size in sizes]
     rows = _simulate(first, sizes)

@@ -5,9 +5,7 @@ Tables that people read use nccl-tests' units (microseconds; GB/s of 1e9 bytes).
 precision. Nothing here computes a result, and no pandas is needed.
 """
 
-import json
 import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -88,6 +86,8 @@ def csv_text(rows: Iterable[Row], *, header: bool = True) -> str:
 
 def json_text(rows: Iterable[Row]) -> str:
     """Write rows as a JSON array of objects with the CSV's column names, one row a line."""
+    import json  # only where used: a perf to CSV starts without it
+
     items = [json.dumps({name: getattr(row, name) for name in COLUMNS}, allow_nan=False) for row in rows]
     return "[\n" + ",\n".join(items) + "\n]\n"
 
@@ -229,6 +229,8 @@ def write_whole(path: Path, text: str) -> None:
 
     The text goes to a temporary name in the same folder first; the folder is made if it is missing.
     """
+    import tempfile  # only where used, like json
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

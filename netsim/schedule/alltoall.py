@@ -33,21 +33,17 @@ def direct(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | No
 def sendrecv(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
     """Build the exchange in which every rank sends its message to the next one; parameters as in `pairwise`."""
     count = ranks if ranks > 1 else 0
-    builder = ScheduleBuilder(
-        "sendrecv", "direct", ranks, size_bytes, expected=count, limit=limit, align_bytes=align_bytes
-    )
+    builder = ScheduleBuilder("sendrecv", "direct", ranks, size_bytes, expected=count, limit=limit, align_bytes=align_bytes)
     src = np.arange(count)
     lane = builder.lanes(range(count))
-    columns = {"offset": src * size_bytes, "size": size_bytes, "chunk": src, "from_input": True}
-    builder.add(count, src=src, dst=(src + 1) % ranks, lane=lane, **columns)
+    dst = (src + 1) % ranks
+    builder.add(count, src=src, dst=dst, lane=lane, offset=src * size_bytes, size=size_bytes, chunk=src, from_input=True)
     return builder.build()
 
 
 def _rounds(algorithm: str, ranks: int, size_bytes: int, align_bytes: int, limit: int | None) -> Schedule:
     count = ranks * (ranks - 1)
-    builder = ScheduleBuilder(
-        "alltoall", algorithm, ranks, size_bytes, expected=count, limit=limit, align_bytes=align_bytes
-    )
+    builder = ScheduleBuilder("alltoall", algorithm, ranks, size_bytes, expected=count, limit=limit, align_bytes=align_bytes)
     bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
     step, src = (grid.ravel() for grid in np.indices((ranks - 1, ranks)))
     dst = (src + step + 1) % ranks

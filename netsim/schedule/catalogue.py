@@ -67,6 +67,7 @@ _TABLE: dict[str, dict[str, _Entry]] = {
         "tree": _Entry(tree.reduce, _SERVERS | _ROOT),
         "chain": _Entry(chain.reduce, _SERVERS | _ROOT),
         "flat": _Entry(direct.flat_reduce, _ROOT),
+        "nvls": _Entry(nvls.reduce, _CHUNKS | _ROOT),
     },
     "alltoall": {"pairwise": _Entry(alltoall.pairwise), "direct": _Entry(alltoall.direct)},
     "sendrecv": {"direct": _Entry(alltoall.sendrecv)},

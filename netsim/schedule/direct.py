@@ -5,6 +5,8 @@ algorithms load the root with (p - 1) N each way and are what the others are mea
 what arrives together queues at the receiver's link.
 """
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -35,7 +37,7 @@ def one_shot_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, li
 
 
 def two_shot_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
-    """Build an all-reduce as a direct reduce-scatter followed by a direct all-gather; parameters as in `one_shot_all_reduce`."""
+    """Build an all-reduce as a direct reduce-scatter and a direct all-gather; parameters as in `one_shot_all_reduce`."""
     count = ranks * (ranks - 1)
     builder = ScheduleBuilder(
         "all_reduce",
@@ -64,7 +66,7 @@ def two_shot_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, li
 def flat_all_reduce(
     ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None
 ) -> Schedule:
-    """Build an all-reduce in which one root receives every input, adds, and sends the sum back; parameters as in `flat_reduce`."""
+    """Build an all-reduce in which one root adds all inputs and sends the sum back; parameters as in `flat_reduce`."""
     builder = _rooted("all_reduce", "flat", ranks, size_bytes, root, 2 * (ranks - 1), align_bytes, limit)
     others = _others(ranks, root)
     into = _send(builder, others, root, 0, size_bytes, reduce=True, from_input=True)
@@ -92,7 +94,9 @@ def flat_reduce(ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int 
     return builder.build()
 
 
-def flat_broadcast(ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def flat_broadcast(
+    ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None
+) -> Schedule:
     """Build a broadcast in which the root sends to everybody in turn; parameters as in `flat_reduce`."""
     builder = _rooted("broadcast", "flat", ranks, size_bytes, root, ranks - 1, align_bytes, limit)
     _send(builder, root, _others(ranks, root), 0, size_bytes, from_input=True)
@@ -155,11 +159,26 @@ def _others(ranks: int, root: int) -> Numbers:
 
 
 def _rooted(
-    collective: str, algorithm: str, ranks: int, size_bytes: int, root: int, expected: int, align_bytes: int, limit: int | None
+    collective: str,
+    algorithm: str,
+    ranks: int,
+    size_bytes: int,
+    root: int,
+    expected: int,
+    align_bytes: int,
+    limit: int | None,
 ) -> ScheduleBuilder:
     phases = ((0, "reduce"), (1, "broadcast")) if collective == "all_reduce" else ()
     return ScheduleBuilder(
-        collective, algorithm, ranks, size_bytes, root, expected=expected, limit=limit, align_bytes=align_bytes, phases=phases
+        collective,
+        algorithm,
+        ranks,
+        size_bytes,
+        root,
+        expected=expected,
+        limit=limit,
+        align_bytes=align_bytes,
+        phases=phases,
     )
 
 
@@ -178,5 +197,6 @@ def _send(
     """Add transfers, each in its source's lane."""
     src, dst = np.broadcast_arrays(src, dst)
     lanes = builder.lanes(range(builder.ranks))[src]
-    columns = {"offset": offset, "size": size, "chunk": chunk, "step": step, "reduce": reduce, "from_input": from_input}
+    columns: dict[str, Any] = {"offset": offset, "size": size, "chunk": chunk, "step": step}
+    columns |= {"reduce": reduce, "from_input": from_input}
     return builder.add(len(src), src=src, dst=dst, lane=lanes, **columns)

@@ -119,7 +119,8 @@ class _Exchanges:
         """Send the data of the extra ranks to their partners."""
         if self.extra:
             partners = np.arange(self.extra)
-            self.received[: self.extra] = self._add(partners + self.core, partners, 0, self.size_bytes, True, from_input=True)
+            ids = self._add(partners + self.core, partners, 0, self.size_bytes, True, from_input=True)
+            self.received[: self.extra] = ids
 
     def halve(self, bit: int) -> None:
         """Keep the half of the own range that has the own bit, send the other half to be added."""

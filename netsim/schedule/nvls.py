@@ -2,11 +2,15 @@
 
 Every rank is the head of one block. For an all-reduce each member sends a leg of every block up, the switch hands the sum
 down to the block's head, and the head sends it up once more for the switch to copy to everybody, itself included. Legs,
-outputs, trunks and branches have lanes of their own, a branch one for each head, so that none waits behind another's.
+outputs, trunks and branches have lanes of their own, legs and branches one for each head, so that none waits behind
+another's: all heads work at once and meet only at the links.
 All ranks must sit on one switch that multicasts and reduces.
 """
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import BRANCH, HEAD, LEG, OUTPUT, TRUNK, Schedule, ScheduleBuilder
@@ -29,8 +33,9 @@ def all_reduce(
     ranks, size_bytes : int
         How many ranks, and bytes.
     chunk_bytes, chunks : int or None
-        Cut each head's block into pieces of this size, or into this many; by default so that all blocks together have at
-        least 64 pieces, none below 4 KiB.
+        Cut each head's block into pieces of this size, or into this many; by default at most 64, none below 4 KiB.
+        Whole blocks take max(2 alpha + N (1 + 1/p)/B, alpha + 2 N/B) on an ideal switch, pieces tend to
+        N (1 + 1/p)/B.
     align_bytes : int
         Boundaries are multiples of this.
     limit : int or None
@@ -48,7 +53,10 @@ def reduce_scatter(
     align_bytes: int = 1,
     limit: int | None = None,
 ) -> Schedule:
-    """Build a reduce-scatter in the switch: legs and outputs only, blocks whole by default; parameters as in `all_reduce`."""
+    """Build a reduce-scatter in the switch: legs and outputs only; parameters as in `all_reduce`.
+
+    By default blocks are sent whole.
+    """
     return _build("reduce_scatter", ranks, size_bytes, 0, chunk_bytes, chunks, align_bytes, limit)
 
 
@@ -61,7 +69,10 @@ def all_gather(
     align_bytes: int = 1,
     limit: int | None = None,
 ) -> Schedule:
-    """Build an all-gather in the switch: trunks and branches only, blocks whole by default; parameters as in `all_reduce`."""
+    """Build an all-gather in the switch: trunks and branches only; parameters as in `all_reduce`.
+
+    By default blocks are sent whole.
+    """
     return _build("all_gather", ranks, size_bytes, 0, chunk_bytes, chunks, align_bytes, limit)
 
 
@@ -75,8 +86,28 @@ def broadcast(
     align_bytes: int = 1,
     limit: int | None = None,
 ) -> Schedule:
-    """Build a broadcast in the switch: the root's data goes up once and down to all others; parameters as in `all_reduce`."""
+    """Build a broadcast in the switch: the root's data goes up once and down to all others.
+
+    By default it is sent whole; parameters as in `all_reduce`.
+    """
     return _build("broadcast", ranks, size_bytes, root, chunk_bytes, chunks, align_bytes, limit)
+
+
+def reduce(
+    ranks: int,
+    size_bytes: int,
+    *,
+    root: int = 0,
+    chunk_bytes: int | None = None,
+    chunks: int | None = None,
+    align_bytes: int = 1,
+    limit: int | None = None,
+) -> Schedule:
+    """Build a reduce in the switch: everybody's data goes up once and the sum down to the root.
+
+    By default it is sent whole; parameters as in `all_reduce`.
+    """
+    return _build("reduce", ranks, size_bytes, root, chunk_bytes, chunks, align_bytes, limit)
 
 
 def _build(
@@ -90,14 +121,13 @@ def _build(
     limit: int | None,
 ) -> Schedule:
     """Lay out the operations of one piece of one head and repeat them: piece by piece, head by head."""
-    adds, copies = collective in ("all_reduce", "reduce_scatter"), collective != "reduce_scatter"
-    whole = collective == "broadcast"
+    adds, copies = collective not in ("all_gather", "broadcast"), collective not in ("reduce_scatter", "reduce")
+    whole = collective in ("broadcast", "reduce")
     heads = [root] if whole else list(range(ranks))
     blocks = [0, size_bytes] if whole else block_bounds(size_bytes, ranks, align_bytes)
     count = piece_count(blocks[1], chunk_bytes, chunks, default=None if adds and copies else 1)
-    bounds = cut(blocks[:-1], blocks[1:], count, chunk_bytes, align_bytes)
     members = list(range(ranks))
-    receivers = [rank for rank in members if rank != root] if whole else members
+    receivers = [rank for rank in members if not whole or rank != root]
     kinds = (([LEG] * ranks + [OUTPUT]) if adds else []) + (([TRUNK] + [BRANCH] * len(receivers)) if copies else [])
     expected = count * len(heads) * len(kinds) if ranks > 1 else 0
     phases = ((0, "reduce in the switch"), (1, "multicast")) if adds and copies else ()
@@ -112,14 +142,17 @@ def _build(
         up, down = (kind == LEG, kind == OUTPUT), (kind == TRUNK, kind == BRANCH)
         if adds:
             src[place, up[0]], dst[place, up[1]] = members, head
-            lane[place, up[0]], lane[place, up[1]] = builder.lanes(members, f"leg {head}"), builder.lane(head, "output")
+            lane[place, up[0]] = builder.lanes(members, f"leg {head}")
+            lane[place, up[1]] = builder.lane(head, "output")
         if copies:
             src[place, down[0]], dst[place, down[1]] = head, receivers
-            lane[place, down[0]], lane[place, down[1]] = builder.lane(head, "trunk"), builder.lanes(receivers, f"branch {head}")
+            lane[place, down[0]] = builder.lane(head, "trunk")
+            lane[place, down[1]] = builder.lanes(receivers, f"branch {head}")
+    bounds = cut(blocks[:-1], blocks[1:], count, chunk_bytes, align_bytes)
     shape = (count, len(heads), len(kinds))
     start, stop = bounds[:, :-1].T[..., None], bounds[:, 1:].T[..., None]
     first = np.isin(kind, (LEG, OUTPUT)) if adds else kind >= 0
-    columns = {
+    columns: dict[str, npt.NDArray[Any]] = {
         "kind": kind,
         "src": src,
         "dst": dst,
@@ -129,9 +162,9 @@ def _build(
         "chunk": np.arange(len(heads))[:, None] * count + np.arange(count)[:, None, None],
         "step": np.where(first, 0, 1),
         "from_input": (kind == LEG) | ((kind == TRUNK) & (not adds)),
-        "group": builder.group(members),
+        "group": np.array(builder.group(members)),
     }
-    ids = builder.add(expected, **{name: np.broadcast_to(values, shape).ravel() for name, values in columns.items()})
+    ids = builder.add(expected, **_spread(columns, shape))
     ids = ids.reshape(-1, len(kinds))
     if adds:
         builder.require(ids[:, kind == OUTPUT], ids[:, kind == LEG], HEAD)
@@ -140,3 +173,8 @@ def _build(
     if copies:
         builder.require(ids[:, kind == BRANCH], ids[:, kind == TRUNK], HEAD)
     return builder.build()
+
+
+def _spread(columns: dict[str, npt.NDArray[Any]], shape: tuple[int, ...]) -> dict[str, Any]:
+    """Repeat columns over all pieces and heads."""
+    return {name: np.broadcast_to(values, shape).ravel() for name, values in columns.items()}

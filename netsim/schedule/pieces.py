@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from netsim.errors import ScheduleError
+from netsim.units import MAX_BYTES
 
 Bytes = npt.NDArray[np.int64]
 Groups = Sequence[Sequence[int]]
@@ -41,7 +42,7 @@ def piece_count(largest: int, chunk_bytes: int | None, chunks: int | None, *, de
 def check_pieces(chunk_bytes: int | None, chunks: int | None) -> None:
     """Raise `ScheduleError` unless at most one of the two is given, and that is 1 or more."""
     if chunk_bytes is not None and chunks is not None:
-        raise ScheduleError(f"give a chunk size or a number of chunks, not both (got {chunk_bytes} bytes and {chunks} chunks)")
+        raise ScheduleError(f"give a chunk size or a number of chunks, not both ({chunk_bytes} bytes and {chunks} chunks)")
     for name, value in (("chunk size in bytes", chunk_bytes), ("number of chunks", chunks)):
         if value is not None and value < 1:
             raise ScheduleError(f"the {name} is {value}; it must be 1 or more")
@@ -75,8 +76,9 @@ def cut(start: npt.ArrayLike, stop: npt.ArrayLike, pieces: int, chunk_bytes: int
     size = -(-int((stop - start).max()) // pieces) if chunk_bytes is None else chunk_bytes
     size = -(-size // align_bytes) * align_bytes
     # A piece never reaches past its block, so the offset inside it is capped first: no overflow for huge pieces.
-    inside = np.array([min(piece * size, 2**62) for piece in range(pieces + 1)], np.int64)
-    return start[..., None] + np.minimum(inside, (stop - start)[..., None])
+    inside = np.array([min(piece * size, MAX_BYTES) for piece in range(pieces + 1)], np.int64)
+    bounds: Bytes = start[..., None] + np.minimum(inside, (stop - start)[..., None])
+    return bounds
 
 
 def server_order(ranks: int, groups: Groups | None, turn: int = 0) -> list[int]:

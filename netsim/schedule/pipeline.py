@@ -7,6 +7,8 @@ downward ones: at a tie in time a reduction goes first, because a whole result s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +50,7 @@ class _Move:
 def chain_parents(order: Sequence[int]) -> tuple[int, ...]:
     """Return the parents that make a chain of the ranks, the root first."""
     parents = [-1] * len(order)
-    for parent, child in zip(order, order[1:], strict=False):
+    for parent, child in pairwise(order):
         parents[child] = parent
     return tuple(parents)
 
@@ -85,7 +87,6 @@ def build(
     directions = DIRECTIONS[collective]
     starts, stops = [flow.start for flow in flows], [flow.stop for flow in flows]
     count = piece_count(max(stop - start for start, stop in zip(starts, stops, strict=True)), chunk_bytes, chunks)
-    bounds = cut(starts, stops, count, chunk_bytes, align_bytes)
     per_chunk = len(flows) * len(directions) * (ranks - 1)
     builder = ScheduleBuilder(
         collective, algorithm, ranks, size_bytes, root, expected=count * per_chunk, limit=limit, align_bytes=align_bytes
@@ -99,15 +100,16 @@ def build(
         for move in _moves(flow, directions):
             op = len(columns["src"])
             role = f"{flow.name} {'up' if move.up else 'down'}".strip()
-            values = (int(move.up), number, move.src, move.dst, builder.lane(move.src, role), move.step)
-            for name, value in zip(columns, values, strict=True):
+            row = (int(move.up), number, move.src, move.dst, builder.lane(move.src, role), move.step)
+            for name, value in zip(columns, row, strict=True):
                 columns[name].append(value)
             pairs.extend((op, first + need) for need in move.after)
+    bounds = cut(starts, stops, count, chunk_bytes, align_bytes)
     one = {name: np.array(values, np.int64) for name, values in columns.items()}
     place = _places(one, count)
     chunk = np.arange(count)[:, None]
     start, stop = bounds[one["flow"], chunk], bounds[one["flow"], chunk + 1]
-    table = {name: one[name] for name in ("src", "dst", "lane")}
+    table: dict[str, Any] = {name: one[name] for name in ("src", "dst", "lane")}
     table |= {"reduce": one["up"], "offset": start, "size": stop - start}
     table |= {"chunk": one["flow"] * count + chunk, "step": one["step"] + chunk}
     for name, values in table.items():

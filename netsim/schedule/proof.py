@@ -23,7 +23,7 @@ def prove(schedule: Schedule) -> None:
     Raises
     ------
     ProofError
-        If a rank ends with too little or too much, a contribution counts twice, an operation sends what is not there,
+        If a rank ends with too little, a contribution counts twice, an operation sends what is not there,
         two operations race for the same data, or a collective over one rank has operations.
     StuckError
         If requirements form a cycle.
@@ -32,7 +32,8 @@ def prove(schedule: Schedule) -> None:
 
     Notes
     -----
-    Takes about two microseconds for each (operation, atom) that is read or written: a second or so for 64 ranks.
+    Takes some ten microseconds for each (operation, atom) that is read and written: 0.1 s for a ring of 64 ranks, 6 s for
+    one of 512. More than `netsim.schedule.walk.MAX_VISITS` are refused.
 
     Examples
     --------
@@ -50,11 +51,12 @@ def prove(schedule: Schedule) -> None:
         promised = sum(1 << rank for rank in region.owners)
         for rank in region.receivers:
             for atom in walker.atoms(region):
-                held = walker.held(rank, atom) or 0
-                if held != promised:
+                # Only owners have anything to contribute and nothing counts twice, so there can only be too little.
+                missing = promised & ~(walker.held(rank, atom) or 0)
+                if missing:
                     raise ProofError(
                         f"{schedule.collective} by {schedule.algorithm} breaks its promise at {walker.words(rank, atom)}: "
-                        + _difference(held, promised)
+                        f"the input of {_rank_words(missing)} is missing"
                     )
 
 
@@ -63,15 +65,6 @@ def _disjoint(one: int, other: int, where: Callable[[], str]) -> int:
     if twice:
         raise ProofError(f"{where()} counts the input of {_rank_words(twice)} twice")
     return one | other
-
-
-def _difference(held: int, promised: int) -> str:
-    parts = []
-    if promised & ~held:
-        parts.append(f"the input of {_rank_words(promised & ~held)} is missing")
-    if held & ~promised:
-        parts.append(f"the input of {_rank_words(held & ~promised)} should not be there")
-    return " and ".join(parts)
 
 
 def _rank_words(ranks: int) -> str:

@@ -5,6 +5,7 @@ schedule of 4,000 bytes, or of 1,000. Follows the same walker as the proof. No t
 """
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def replay(schedule: Schedule, inputs: Sequence[npt.ArrayLike | None]) -> list[A
     >>> replay(all_reduce(2, 3), [[1, 2, 3], [10, 20, 30]])
     [array([11, 22, 33]), array([11, 22, 33])]
     """
-    ranks, size = schedule.ranks, schedule.size_bytes
+    ranks = schedule.ranks
     if len(inputs) != ranks:
         raise ScheduleError(f"replay of {schedule.collective}: {len(inputs)} inputs for {ranks} ranks; give one a rank")
     spans = _input_spans(schedule)
@@ -85,10 +86,11 @@ def replay(schedule: Schedule, inputs: Sequence[npt.ArrayLike | None]) -> list[A
             for atom in walker.atoms(region):
                 value = walker.held(rank, atom)
                 if value is None:
-                    raise ProofError(f"{schedule.collective} by {schedule.algorithm} leaves nothing at {walker.words(rank, atom)}")
+                    name = f"{schedule.collective} by {schedule.algorithm}"
+                    raise ProofError(f"{name} leaves nothing at {walker.words(rank, atom)}")
                 pieces[rank].append(value)
-    assert size or not any(pieces)
-    return [np.concatenate([np.empty(0, kind), *mine]) if wanted else None for mine, wanted in zip(pieces, receives, strict=True)]
+    empty = np.empty(0, kind)
+    return [np.concatenate([empty, *mine]) if wanted else None for mine, wanted in zip(pieces, receives, strict=True)]
 
 
 def _input_spans(schedule: Schedule) -> list[tuple[int, int]]:
@@ -98,7 +100,7 @@ def _input_spans(schedule: Schedule) -> list[tuple[int, int]]:
         return [(rank * size, (rank + 1) * size) for rank in range(ranks)]
     if collective in ("all_gather", "gather"):
         bounds = block_bounds(size, ranks, schedule.align_bytes)
-        return list(zip(bounds, bounds[1:], strict=False))
+        return list(pairwise(bounds))
     if collective in ("broadcast", "scatter"):
         return [(0, size) if rank == schedule.root else (0, -1) for rank in range(ranks)]
     return [(0, size)] * ranks
@@ -119,4 +121,4 @@ def _bytes_per_element(schedule: Schedule, arrays: list[Array | None], spans: li
 
 
 def _sum(one: Array, other: Array, where: Callable[[], str]) -> Array:
-    return one + other  # type: ignore[no-any-return]
+    return one + other

@@ -5,6 +5,8 @@ to the root. With channels the data is split into that many independent rings. A
 several servers crosses each server's boundary once a channel.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -150,18 +152,22 @@ def reduce(
 
 
 class _Pieces:
-    """Boundaries of the pieces of all blocks, shape (channels, blocks, pieces + 1)."""
+    """How blocks, shape (channels, blocks), are cut into equally many pieces."""
 
     def __init__(self, start: Bytes, stop: Bytes, chunk_bytes: int | None, chunks: int | None, align_bytes: int) -> None:
         self.count = piece_count(int((stop - start).max()), chunk_bytes, chunks, default=1)
-        self.bounds = cut(start, stop, self.count, chunk_bytes, align_bytes)
+        self._start, self._stop, self._chunk_bytes, self._align_bytes = start, stop, chunk_bytes, align_bytes
+
+    def bounds(self) -> Bytes:
+        """Return the boundaries of all pieces, shape (channels, blocks, pieces + 1); as long as the schedule may be."""
+        return cut(self._start, self._stop, self.count, self._chunk_bytes, self._align_bytes)
 
 
 def _shares(size_bytes: int, channels: int, align_bytes: int) -> list[tuple[int, int]]:
     if channels < 1:
         raise ScheduleError(f"{channels} channels: the number of channels must be 1 or more")
     bounds = block_bounds(size_bytes, channels, align_bytes)
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
 
 
 def _orders(ranks: int, groups: Groups | None, channels: int) -> Table:
@@ -215,7 +221,8 @@ def _round_the_ring(builder: ScheduleBuilder, orders: Table, pieces: _Pieces, bl
     sent = block.transpose(1, 0, 2)[:, None]
     channel = np.arange(channels)[:, None]
     piece = np.arange(count)[:, None, None]
-    start = pieces.bounds[channel, sent, piece]
+    bounds = pieces.bounds()
+    start = bounds[channel, sent, piece]
     step = np.arange(steps)[:, None, None, None]
     earlier = np.arange(total).reshape(shape) - count * channels * ranks
     # What position q sends at a step came from position q - 1 in the step before.
@@ -227,7 +234,7 @@ def _round_the_ring(builder: ScheduleBuilder, orders: Table, pieces: _Pieces, bl
         src=spread(orders),
         dst=spread(np.roll(orders, -1, axis=1)),
         offset=start.reshape(total),
-        size=(pieces.bounds[channel, sent, piece + 1] - start).reshape(total),
+        size=(bounds[channel, sent, piece + 1] - start).reshape(total),
         chunk=spread((channel * ranks + sent) * count + piece),
         step=spread(step),
         lane=spread(np.take_along_axis(lanes, orders, axis=1)),
@@ -238,7 +245,14 @@ def _round_the_ring(builder: ScheduleBuilder, orders: Table, pieces: _Pieces, bl
 
 
 def _flows(
-    ranks: int, size_bytes: int, root: int, groups: Groups | None, channels: int, align_bytes: int, *, backwards: bool = False
+    ranks: int,
+    size_bytes: int,
+    root: int,
+    groups: Groups | None,
+    channels: int,
+    align_bytes: int,
+    *,
+    backwards: bool = False,
 ) -> list[pipeline.Flow]:
     flows = []
     for channel, (start, stop) in enumerate(_shares(size_bytes, channels, align_bytes)):

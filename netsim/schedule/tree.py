@@ -1,9 +1,11 @@
-"""Binary trees (textbook, pipelined): a single one, and the double binary tree in which inner ranks of one tree are
-leaves of the other.
+"""Binary trees (textbook, pipelined): a single one, and the double binary tree.
 
-Both use NCCL's building rule (nccl.md 2.4) over servers when there are several, each server a chain of its GPUs below
-the first one, else over ranks. Chunks travel up (reduce) and down (broadcast) at the same time.
+In the double binary tree the inner ranks of one tree are leaves of the other. Both use NCCL's building rule (nccl.md 2.4)
+over servers when there are several, each server a chain of its GPUs below the first one, else over ranks. Chunks travel
+up (reduce) and down (broadcast) at the same time; children are served in the order of their ranks.
 """
+
+from itertools import pairwise
 
 from netsim.schedule import pipeline
 from netsim.schedule.collective import block_bounds
@@ -139,9 +141,7 @@ def double_all_reduce(
     return pipeline.build("all_reduce", name, ranks, size_bytes, flows, 0, chunk_bytes, chunks, align_bytes, limit)
 
 
-def _flow(
-    ranks: int, groups: Groups | None, root: int, second: bool, start: int, stop: int, name: str
-) -> pipeline.Flow:
+def _flow(ranks: int, groups: Groups | None, root: int, second: bool, start: int, stop: int, name: str) -> pipeline.Flow:
     """Lay a tree over servers (or ranks) so that `root` is its root, and hang a chain of GPUs below each server's first."""
     servers = checked_groups(ranks, groups)
     if len(servers) == 1:
@@ -161,7 +161,7 @@ def _flow(
         chain = servers[node(label)]
         up = parent_of(label, count)
         parents[chain[0]] = servers[node(up)][0] if up >= 0 else -1
-        for parent, child in zip(chain, chain[1:], strict=False):
+        for parent, child in pairwise(chain):
             parents[child] = parent
             children[parent] = (child,)
         # The network is served before the chain: it is the slower of the two.

@@ -7,7 +7,7 @@ the same bytes that no requirement orders before or after it is a race, and an e
 receive buffer until an operation at that rank that requires it comes (so ranks may swap partial sums): a read that no
 requirement orders against it does not see it, and then whoever does see it must also wait for that read.
 
-Cost: one step of Python for each (operation, atom) read or written, about a microsecond, plus the closures of
+Cost: some ten microseconds of Python for each (operation, atom) that is read and written, plus the closures of
 `netsim.schedule.order`; more than `MAX_VISITS` steps are refused.
 """
 
@@ -23,13 +23,13 @@ from netsim.schedule.collective import Region, promise
 from netsim.schedule.dag import BRANCH, COMPUTE, LEG, OUTPUT, TRANSFER, TRUNK, Schedule
 from netsim.schedule.order import History, topological_order
 
-MAX_VISITS = 50_000_000
-"""Most (operation, atom) visits: about two minutes."""
+MAX_VISITS = 10_000_000
+"""Most (operation, atom) visits: about two minutes and up to 5 GB."""
 
 T = TypeVar("T")
 
 
-@dataclass
+@dataclass(slots=True)
 class _Cell(Generic[T]):
     """What one rank holds of one atom, and who has touched it since the last replacing write."""
 
@@ -57,7 +57,12 @@ class Walker(Generic[T]):
         ``add(one, other, where)`` gives the sum; `where` says in words where, for an error.
     """
 
-    def __init__(self, schedule: Schedule, initial: Callable[[int, int], T], add: Callable[[T, T, Callable[[], str]], T]) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        initial: Callable[[int, int], T],
+        add: Callable[[T, T, Callable[[], str]], T],
+    ) -> None:
         self._schedule = schedule
         self._initial = initial
         self._add = add
@@ -132,7 +137,8 @@ class Walker(Generic[T]):
     def _read(self, op: int, rank: int, atom: int) -> T:
         if self._from_input[op]:
             if rank not in self._owners[self._region_of[atom]]:
-                raise ProofError(f"{self._schedule.describe(op)} sends an input that is not there ({self.words(rank, atom)})")
+                where = self.words(rank, atom)
+                raise ProofError(f"{self._schedule.describe(op)} sends an input that is not there ({where})")
             return self._initial(rank, atom)
         cell = self._cell(rank, atom)
         if cell.writer >= 0:
@@ -216,6 +222,7 @@ def _atom_bounds(schedule: Schedule, regions: list[Region]) -> list[int]:
     offsets = [region.offset for region in regions]
     ends = [region.offset + region.size for region in regions]
     moves = schedule.size > 0
-    cuts = (np.array(offsets, np.int64), np.array(ends, np.int64), schedule.offset[moves], (schedule.offset + schedule.size)[moves])
-    bounds: list[int] = np.unique(np.concatenate(cuts)).tolist()
+    promised = np.array(offsets + ends, np.int64)
+    moved = schedule.offset[moves]
+    bounds: list[int] = np.unique(np.concatenate([promised, moved, moved + schedule.size[moves]])).tolist()
     return bounds or [0]

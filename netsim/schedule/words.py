@@ -49,7 +49,7 @@ def move_in_words(schedule: Schedule, op: int) -> str:
 
 
 def _step_name(schedule: Schedule, step: int) -> str:
-    """Number a step from 1 inside its phase."""
+    """Return the phase of a step and its number from 1 inside that phase."""
     before = [(first, name) for first, name in schedule.phases if first <= step]
     if not before:
         return f"step {step + 1}"

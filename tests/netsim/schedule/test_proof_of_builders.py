@@ -1,5 +1,7 @@
 """Every builder is proved and replayed on numbers, for all small rank counts and awkward sizes."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -13,13 +15,13 @@ PAIRS = [(collective, algorithm) for collective in COLLECTIVES for algorithm in 
 
 
 def sizes(ranks):
-    return sorted({0, 1, ranks - 1, 1009} | ({1000} if ranks < 9 else set()))
+    return sorted({0, ranks - 1, 1009} | ({1, 1000} if ranks < 9 else set()))
 
 
 def expected(collective, ranks, size, root, inputs):
     """What a collective promises, by plain NumPy."""
     bounds = block_bounds(size, ranks)
-    spans = list(zip(bounds[:-1], bounds[1:], strict=True))
+    spans = list(pairwise(bounds))
     if collective == "all_reduce":
         return [sum(inputs)] * ranks
     if collective == "reduce":
@@ -43,7 +45,7 @@ def random_inputs(collective, ranks, size, root):
     rng = np.random.default_rng(ranks * 1_000_003 + size)
     if collective in ("all_gather", "gather"):
         bounds = block_bounds(size, ranks)
-        return [rng.integers(0, 1000, stop - start) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+        return [rng.integers(0, 1000, stop - start) for start, stop in pairwise(bounds)]
     if collective in ("broadcast", "scatter"):
         return [rng.integers(0, 1000, size) if rank == root else None for rank in range(ranks)]
     return [rng.integers(0, 1000, size) for _ in range(ranks)]
@@ -69,12 +71,14 @@ def test_every_algorithm_keeps_its_promise_for_1_to_17_ranks(collective, algorit
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), PAIRS)
-@pytest.mark.parametrize(("ranks", "size"), [(32, 1009), (64, 65536)])
-def test_every_algorithm_keeps_its_promise_for_many_ranks(collective, algorithm, ranks, size):
-    schedule = build_schedule(collective, algorithm, ranks, size, root=5)
-    prove(schedule)
-    if size < 2000:
-        check(schedule)
+@pytest.mark.parametrize("ranks", [32, 64])
+def test_every_algorithm_keeps_its_promise_for_many_ranks(collective, algorithm, ranks):
+    check(build_schedule(collective, algorithm, ranks, 1009, root=5))
+
+
+@pytest.mark.parametrize(("collective", "algorithm"), PAIRS)
+def test_every_algorithm_keeps_its_promise_for_a_larger_size(collective, algorithm):
+    check(build_schedule(collective, algorithm, 16, 65536, root=5))
 
 
 @pytest.mark.parametrize(("collective", "algorithm"), [pair for pair in PAIRS if "chunks" in options_for(*pair)])
