@@ -11,12 +11,12 @@ Rows = Iterable[Sequence[object]]
 
 
 def study_csv(columns: Sequence[str], rows: Rows) -> str:
-    """Return a study as CSV text with full float precision.
+    r"""Return a study as CSV text with full float precision.
 
     Examples
     --------
     >>> study_csv(("ranks", "share"), [(2, 0.5)])
-    'ranks,share\\n2,0.5\\n'
+    'ranks,share\n2,0.5\n'
     """
     lines = [columns, *([csv_cell(value) for value in row] for row in rows)]
     return "".join(",".join(line) + "\n" for line in lines)

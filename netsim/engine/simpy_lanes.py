@@ -16,6 +16,7 @@ would cost a third of the speed.
 from array import array
 from collections.abc import Callable, Generator, Iterator
 from heapq import heappush
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,8 @@ class _Hop:
     _value = None
 
 
-Program = Iterator[tuple[int, int, int, float, bool]]
+Requirements = list[tuple[int, int, float]]
+Program = Iterator[tuple[int, int, int, float, bool, Requirements | None]]
 
 
 def run_simpy(prepared: Prepared) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -81,13 +83,33 @@ def run_simpy(prepared: Prepared) -> tuple[npt.NDArray[np.float64], npt.NDArray[
 
 
 def program(prepared: Prepared, lane: int) -> Program:
-    """Yield (operation, class, need, hold, posted) of a lane in order, a block at a time."""
-    posted = prepared.schedule.posted
+    """Yield what a lane does, in order: (operation, class, need, hold, posted, requirements).
+
+    The requirements are (operation, milestone, lag) triples where `need` does not say it all, else None.
+    """
+    schedule = prepared.schedule
     first, last = int(prepared.lane_start[lane]), int(prepared.lane_start[lane + 1])
     for begin in range(first, last, _BLOCK):
         ops = prepared.lane_order[begin : min(begin + _BLOCK, last)]
-        columns = (ops, prepared.op_class[ops], prepared.need[ops], prepared.hold[ops], posted[ops])
-        yield from zip(*(column.tolist() for column in columns), strict=True)
+        need = prepared.need[ops]
+        columns = (ops, prepared.op_class[ops], need, prepared.hold[ops], schedule.posted[ops])
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        mixed = ops[need == -2]
+        wants = iter(_requirements(prepared, mixed)) if len(mixed) else iter(())
+        for row in rows:
+            yield (*row, next(wants) if row[2] == -2 else None)
+
+
+def _requirements(prepared: Prepared, ops: npt.NDArray[np.int64]) -> list[Requirements]:
+    """Return the requirements of several operations as Python objects, converted in one go."""
+    schedule = prepared.schedule
+    starts, stops = schedule.requires_start[ops], schedule.requires_start[ops + 1]
+    ends = np.cumsum(stops - starts)
+    places = np.arange(ends[-1]) - np.repeat(ends - (stops - starts) - starts, stops - starts)
+    columns = (schedule.requires_op[places], schedule.requires_milestone[places], prepared.lag[places])
+    triples = list(zip(*(column.tolist() for column in columns), strict=True))
+    bounds = [0, *ends.tolist()]
+    return [triples[begin:end] for begin, end in pairwise(bounds)]
 
 
 def waiters_of(prepared: Prepared) -> dict[int, int]:
@@ -123,7 +145,6 @@ def _lanes(
     free = [0.0] * len(prepared.links)
     once: dict[int, EngineEvent] = {}  # deliveries with one dependent: whoever comes first leaves the event here
     kept: dict[int, EngineEvent] = {}  # milestones with several dependents, under operation * 3 + milestone
-    schedule, lag = prepared.schedule, prepared.lag
     remaining = waiters_of(prepared)
     shared = [bool(kind.path) and not prepared.exclusive[kind.path[0]] for kind in prepared.classes]
     alone = [bool(route[0] & END_ONCE) for route in routes]
@@ -222,7 +243,7 @@ def _lanes(
 
     def lane(operations: Program) -> Generator[Any, None, None]:
         lane_free = 0.0
-        for op, number, need, hold, posted in operations:
+        for op, number, need, hold, posted, wants in operations:
             ask = 0.0
             tail = 0.0
             if need >= 0:
@@ -233,13 +254,7 @@ def _lanes(
                 elif event.callbacks is not None:
                     yield event
             elif need == -2:
-                span = slice(schedule.requires_start[op], schedule.requires_start[op + 1])
-                for wanted, milestone, later in zip(
-                    schedule.requires_op[span].tolist(),
-                    schedule.requires_milestone[span].tolist(),
-                    lag[span].tolist(),
-                    strict=True,
-                ):
+                for wanted, milestone, later in wants or ():
                     if milestone == END and alone[op_class[wanted]]:
                         event = once.pop(wanted, None)
                         if event is None:

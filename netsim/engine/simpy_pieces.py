@@ -64,11 +64,11 @@ class PiecesRun:
 
     def _lane(self, number: int) -> Generator[Any, None, None]:
         lane_free = 0.0
-        for op, class_number, _need, hold, posted in program(self.prepared, number):
+        for op, class_number, need, hold, posted, wants in program(self.prepared, number):
             kind = self.prepared.classes[class_number]
             ask = 0.0
             heads = []
-            for wanted, milestone, lag in self._requirements(op):
+            for wanted, milestone, lag in wants or ([(need, END, 0.0)] if need >= 0 else []):
                 if milestone == HEAD:
                     heads.append((wanted, lag))
                     self._same_pieces(op, kind, wanted)
@@ -107,12 +107,6 @@ class PiecesRun:
             ask = self._serve(_Piece(op, kind, piece, tail), ask)
         self._announce(op, kind, LEFT, 0, ask, ask)
         return ask
-
-    def _requirements(self, op: int) -> list[tuple[int, int, float]]:
-        schedule = self.prepared.schedule
-        span = slice(schedule.requires_start[op], schedule.requires_start[op + 1])
-        columns = (schedule.requires_op[span], schedule.requires_milestone[span], self.prepared.lag[span])
-        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def _same_pieces(self, op: int, kind: OpClass, wanted: int) -> None:
         other = self.prepared.classes[self.prepared.op_class[wanted]]

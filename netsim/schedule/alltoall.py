@@ -58,6 +58,7 @@ def _rounds(algorithm: str, ranks: int, size_bytes: int, align_bytes: int, limit
         step=step,
         lane=lanes[src],
         from_input=True,
+        posted=algorithm == "direct",
     )
     if algorithm == "pairwise" and ranks > 2:
         later = ids[ranks:]

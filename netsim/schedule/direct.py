@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from netsim.schedule.collective import block_bounds
-from netsim.schedule.dag import LEFT, Ids, Schedule, ScheduleBuilder
+from netsim.schedule.dag import COMPUTE, Ids, Schedule, ScheduleBuilder
 
 Numbers = npt.NDArray[np.int64]
 
@@ -44,7 +44,7 @@ def two_shot_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, li
         "two_shot",
         ranks,
         size_bytes,
-        expected=2 * count,
+        expected=2 * count + ranks if ranks > 1 else 0,
         limit=limit,
         align_bytes=align_bytes,
         phases=((0, "reduce-scatter"), (ranks - 1, "all-gather")),
@@ -52,14 +52,15 @@ def two_shot_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, li
     bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
     src, dst, step = _rotated(ranks)
     first = _send(builder, src, dst, bounds[dst], np.diff(bounds)[dst], chunk=dst, step=step, reduce=True, from_input=True)
-    second = _send(builder, src, dst, bounds[src], np.diff(bounds)[src], chunk=src, step=step + ranks - 1)
     if ranks > 1:
-        # A rank sends its finished block when all contributions are in. Only the first of these sends says so; each
-        # other one follows it out of the same lane, which keeps the number of requirements linear in the operations.
+        # A rank sends its finished block when all contributions are in. An empty operation gathers them, which keeps the
+        # number of requirements linear in the operations.
         by_step = first.reshape(ranks - 1, ranks)
         hop = np.arange(1, ranks)[:, None]
-        builder.require(second[:ranks], by_step[hop - 1, (np.arange(ranks) - hop) % ranks])
-        builder.require(second[ranks:], second[:-ranks], LEFT)
+        joined = _join(builder, np.arange(ranks), ranks - 2)
+        builder.require(joined, by_step[hop - 1, (np.arange(ranks) - hop) % ranks])
+        second = _send(builder, src, dst, bounds[src], np.diff(bounds)[src], chunk=src, step=step + ranks - 1)
+        builder.require(second, joined[src])
     return builder.build()
 
 
@@ -67,13 +68,13 @@ def flat_all_reduce(
     ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None
 ) -> Schedule:
     """Build an all-reduce in which one root adds all inputs and sends the sum back; parameters as in `flat_reduce`."""
-    builder = _rooted("all_reduce", "flat", ranks, size_bytes, root, 2 * (ranks - 1), align_bytes, limit)
+    builder = _rooted("all_reduce", "flat", ranks, size_bytes, root, 2 * ranks - 1 if ranks > 1 else 0, align_bytes, limit)
     others = _others(ranks, root)
     into = _send(builder, others, root, 0, size_bytes, reduce=True, from_input=True)
-    back = _send(builder, root, others, 0, size_bytes, step=1)
     if ranks > 1:
-        builder.require(back[0], into)
-        builder.require(back[1:], back[:-1], LEFT)
+        joined = _join(builder, np.array([root]), 0)
+        builder.require(joined[0], into)
+        builder.require(_send(builder, root, others, 0, size_bytes, step=1), joined[0])
     return builder.build()
 
 
@@ -153,6 +154,11 @@ def _rotated(ranks: int) -> tuple[Numbers, Numbers, Numbers]:
     return src, (src + step + 1) % ranks, step
 
 
+def _join(builder: ScheduleBuilder, at: Numbers, step: int) -> Ids:
+    """Add an operation on each of some ranks that takes no time and moves nothing, to be required in place of many."""
+    return builder.add(len(at), kind=COMPUTE, size=0, lane=builder.lanes(at.tolist(), "join"), step=step)
+
+
 def _others(ranks: int, root: int) -> Numbers:
     """Return all ranks but the root, starting after it."""
     return (root + 1 + np.arange(ranks - 1)) % ranks
@@ -194,9 +200,9 @@ def _send(
     reduce: bool = False,
     from_input: bool = False,
 ) -> Ids:
-    """Add transfers, each in its source's lane."""
+    """Add transfers, each posted on its source's lane: they wait for the links, not for each other."""
     src, dst = np.broadcast_arrays(src, dst)
     lanes = builder.lanes(range(builder.ranks))[src]
     columns: dict[str, Any] = {"offset": offset, "size": size, "chunk": chunk, "step": step}
-    columns |= {"reduce": reduce, "from_input": from_input}
+    columns |= {"reduce": reduce, "from_input": from_input, "posted": True}
     return builder.add(len(src), src=src, dst=dst, lane=lanes, **columns)

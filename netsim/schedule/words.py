@@ -28,7 +28,9 @@ def steps_in_words(schedule: Schedule, *, most: int | None = None) -> Iterator[s
     if not len(schedule):
         yield "nothing moves"
         return
-    order = np.argsort(schedule.step, kind="stable")
+    # An operation that moves nothing and takes no time only joins requirements.
+    told = np.flatnonzero((schedule.kind != COMPUTE) | (schedule.duration > 0))
+    order = told[np.argsort(schedule.step[told], kind="stable")]
     steps, starts = np.unique(schedule.step[order], return_index=True)
     ends = [*starts[1:].tolist(), len(order)]
     for step, start, end in zip(steps.tolist(), starts.tolist(), ends, strict=True):

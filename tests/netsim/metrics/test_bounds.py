@@ -1,0 +1,252 @@
+"""Closed forms against the engine, bounds under every run, and a bound that catches a wrong engine."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import topologies
+from netsim.engine.run import simulate
+from netsim.errors import InternalError
+from netsim.fabric import Link
+from netsim.metrics.bounds import (
+    check_run,
+    closed_form,
+    collective_bound,
+    run_lower_bound,
+    uniform_network,
+    unpipelined_tree,
+)
+from netsim.routing import Router
+from netsim.schedule.catalogue import algorithms_for, build_schedule
+from netsim.schedule.collective import COLLECTIVES
+from netsim.schedule.dag import Schedule
+from netsim.testing import line, star
+
+ALPHA, RATE = 1e-6, 450e9
+MIB64 = 1 << 26
+EXACT = [
+    (collective, algorithm)
+    for collective in COLLECTIVES
+    for algorithm in algorithms_for(collective)
+    if closed_form(collective, algorithm, 8, MIB64, ALPHA, RATE) is not None
+]
+
+
+def network(ranks):
+    return Router(star(ranks, latency_s=ALPHA, bandwidth_bytes_per_s=RATE))
+
+
+def unchunked(collective, algorithm, ranks, size):
+    """NVLS all-reduce cuts its blocks by default; its closed form is for whole ones."""
+    return build_schedule(collective, algorithm, ranks, size, chunks=1 if algorithm == "nvls" else None)
+
+
+def served(collective, algorithm, ranks):
+    return algorithm in algorithms_for(collective, ranks)
+
+
+def agrees(time_s, form_s):
+    return abs(time_s - form_s) <= max(1e-15, 1e-9 * form_s)
+
+
+def test_every_algorithm_of_the_design_with_an_exact_form_is_checked():
+    names = {algorithm for _, algorithm in EXACT}
+    assert names == {
+        *("ring", "one_shot", "two_shot", "flat", "pairwise", "direct", "halving_doubling", "recursive_doubling", "nvls"),
+    }
+
+
+@pytest.mark.parametrize(("collective", "algorithm"), EXACT)
+@pytest.mark.parametrize("size", [0, 1, 1009, MIB64])
+def test_simulated_time_is_the_closed_form_on_an_ideal_switch(collective, algorithm, size):
+    checked = 0
+    for ranks in (1, 2, 3, 4, 5, 7, 8, 11, 16):
+        if not served(collective, algorithm, ranks):
+            continue
+        form = closed_form(collective, algorithm, ranks, size, ALPHA, RATE)
+        if form is None:
+            continue
+        record = simulate(network(ranks), unchunked(collective, algorithm, ranks, size))
+        assert agrees(record.time_s, form), (ranks, record.time_s, form)
+        checked += 1
+    assert checked >= (3 if size != 1 else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("collective", "algorithm"), EXACT)
+def test_simulated_time_is_the_closed_form_for_every_number_of_ranks_to_64(collective, algorithm):
+    for ranks in range(2, 65):
+        form = closed_form(collective, algorithm, ranks, MIB64, ALPHA, RATE)
+        if form is not None and served(collective, algorithm, ranks):
+            record = simulate(network(ranks), unchunked(collective, algorithm, ranks, MIB64))
+            assert agrees(record.time_s, form), (ranks, record.time_s, form)
+
+
+def test_the_ring_of_the_worked_numbers():
+    # 14 us + 1.75 x 64 MiB / 450 GB/s
+    assert closed_form("all_reduce", "ring", 8, MIB64, ALPHA, RATE) == pytest.approx(274.979e-6, rel=1e-6)
+    # A 900 MB tensor takes 3.5 ms at best: 1.75 x 0.9 / 450 s, and 14 us.
+    assert closed_form("all_reduce", "ring", 8, 900_000_000, ALPHA, RATE) == pytest.approx(3.514e-3, rel=1e-9)
+
+
+@pytest.mark.parametrize(("ranks", "microseconds"), [(8, 274.979), (64, 419.601), (256, 807.097)])
+def test_published_ring_times_at_450_gigabytes_a_second(ranks, microseconds):
+    # Computed by an independent simulator (SimGrid S4U, CM02) for 64 MiB and 1 us a link; printed to a nanosecond.
+    record = simulate(network(ranks), build_schedule("all_reduce", "ring", ranks, MIB64))
+    assert record.time_s * 1e6 == pytest.approx(microseconds, abs=6e-4)
+
+
+@pytest.mark.parametrize("preset", ["hgx-a100", "hgx-h100", "hgx-h200", "hgx-b200"])
+def test_presets_with_one_switch_follow_the_closed_forms(preset):
+    router = Router(topologies.build(preset))
+    uniform = uniform_network(router)
+    assert uniform is not None
+    for collective, algorithm in EXACT:
+        if algorithm == "nvls" and preset == "hgx-a100":
+            continue
+        form = closed_form(collective, algorithm, 8, MIB64, uniform.latency_s, uniform.bandwidth_bytes_per_s)
+        record = simulate(router, unchunked(collective, algorithm, 8, MIB64))
+        assert agrees(record.time_s, form), (collective, algorithm)
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "recursive_doubling"])
+def test_algorithms_of_one_peer_a_step_follow_the_closed_form_on_a_mesh(algorithm):
+    router = Router(topologies.build("ideal-mesh:8@450GB/s,1us"))
+    assert uniform_network(router).shape == "mesh"
+    record = simulate(router, build_schedule("all_reduce", algorithm, 8, MIB64))
+    assert agrees(record.time_s, closed_form("all_reduce", algorithm, 8, MIB64, ALPHA, RATE))
+
+
+def test_on_a_mesh_direct_algorithms_use_all_links_at_once():
+    router = Router(topologies.build("ideal-mesh:8@450GB/s,1us"))
+    record = simulate(router, build_schedule("all_reduce", "two_shot", 8, MIB64))
+    # Two steps, each one block of N / 8 on every link: 2 us + N / 4 B.
+    assert record.time_s == pytest.approx(2e-6 + MIB64 / 4 / RATE, rel=1e-9)
+
+
+def test_a_ring_of_links_follows_the_ring_form_only():
+    uniform = uniform_network(Router(topologies.build("ideal-ring:8@450GB/s,1us")))
+    assert (uniform.shape, uniform.serves("ring"), uniform.serves("direct")) == ("ring", True, False)
+
+
+def test_machines_with_unequal_paths_have_no_closed_form():
+    assert uniform_network(Router(topologies.build("pcie-gen4-8"))) is None
+    graph = star(4)
+    graph.edges["gpu2", "switch"]["link"] = Link(1e-6, 2e9)
+    assert uniform_network(Router(graph)) is None
+
+
+def test_the_unpipelined_tree_formula_crosses_the_ring_at_32_alpha_b():
+    size = round(32 * ALPHA * RATE)
+    ring = closed_form("all_reduce", "ring", 8, size, ALPHA, RATE)
+    assert unpipelined_tree(8, size, ALPHA, RATE) == pytest.approx(ring, rel=1e-9)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 6, 8, 13])
+def test_no_run_is_below_its_bounds(collective, ranks):
+    router = network(ranks)
+    for algorithm in algorithms_for(collective, ranks):
+        for size in (0, 1, ranks - 1, 1009, 1 << 20):
+            schedule = build_schedule(collective, algorithm, ranks, size)
+            record = simulate(router, schedule)
+            assert check_run(schedule, record) <= record.time_s * (1 + 1e-12)
+            least = collective_bound(collective, size, router, in_network=algorithm == "nvls")
+            assert least <= record.time_s * (1 + 1e-12) + 1e-15, (algorithm, size)
+
+
+@pytest.mark.parametrize(("nodes", "preset"), [(4, "hgx-h100"), (3, "hgx-a100"), (1, "pcie-gen5-8"), (1, "dgx-1v")])
+def test_no_run_is_below_its_bounds_on_composed_machines(nodes, preset):
+    router = Router(topologies.build(preset, nodes=nodes, nic="ndr400" if nodes > 1 else None))
+    ranks = len(router.ranks)
+    for collective in ("all_reduce", "alltoall", "all_gather", "broadcast"):
+        for algorithm in set(algorithms_for(collective, ranks)) - {"nvls"}:
+            schedule = build_schedule(collective, algorithm, ranks, 1 << 22)
+            record = simulate(router, schedule)
+            check_run(schedule, record)
+            assert collective_bound(collective, 1 << 22, router) <= record.time_s * (1 + 1e-12), (collective, algorithm)
+
+
+def test_volume_binds_where_only_ranks_add_and_half_of_it_where_the_switch_does():
+    router = network(8)
+    assert collective_bound("all_reduce", MIB64, router) == pytest.approx(1.75 * MIB64 / RATE)
+    assert collective_bound("all_reduce", MIB64, router, in_network=True) == pytest.approx(MIB64 / RATE)
+
+
+def test_between_servers_the_network_cut_binds():
+    router = Router(topologies.build("hgx-h100", nodes=4, nic="ndr400", gpus_per_node=8))
+    rate = (
+        sum(
+            router.graph.edges[edge]["link"].bandwidth_bytes_per_s
+            for edge in router.graph.out_edges()
+            if "nic" in edge[0] and edge[1] == "network"
+        )
+        / 4
+    )
+    # Three quarters of each rank's data go to other servers: 8 ranks x 3/4 N through one server's NICs.
+    assert collective_bound("alltoall", 1 << 30, router) == pytest.approx(8 * 0.75 * (1 << 30) / rate)
+
+
+def test_a_bound_of_latency_binds_for_small_sizes():
+    assert collective_bound("broadcast", 1, network(4)) == pytest.approx(ALPHA, rel=1e-4)
+
+
+def test_the_critical_path_follows_lags_heads_and_left(monkeypatch):
+    from netsim.schedule.dag import HEAD, LEFT, ScheduleBuilder
+
+    plan = ScheduleBuilder("broadcast", "by hand", 2, 100_000)
+    first = plan.send(0, 1, size=10_000)
+    plan.send(1, 0, size=1000, after=[(first, LEFT, 5e-6)])
+    plan.send(1, 0, size=10_000, after=[(first, HEAD)], lane=plan.lane(1, "other"))
+    schedule = plan.build()
+    record = simulate(line(Link(1e-6, 1e9)), schedule)
+    # left at 10 us + 5 us + 1 us of bytes + 1 us of latency = 17 us; the follower of the head ends at 12 us if alone.
+    assert run_lower_bound(schedule, record) == pytest.approx(17e-6)
+
+
+def test_a_run_below_its_bound_is_an_internal_error():
+    schedule = build_schedule("all_reduce", "ring", 4, 1000)
+    record = simulate(network(4), schedule)
+    with pytest.raises(InternalError, match="below its own lower bound"):
+        check_run(schedule, replace(record, time_s=record.time_s / 2))
+
+
+def test_busbw_never_exceeds_the_link_without_in_network_reduction():
+    for ranks in (2, 3, 8):
+        for algorithm in set(algorithms_for("all_reduce")) - {"nvls"}:
+            time_s = simulate(network(ranks), build_schedule("all_reduce", algorithm, ranks, 1 << 30)).time_s
+            assert 2 * (ranks - 1) / ranks * (1 << 30) / time_s <= RATE * (1 + 1e-9)
+
+
+def reordered(schedule: Schedule, order) -> Schedule:
+    """Give the operations of a schedule other ids."""
+    from netsim.schedule.dag import COLUMNS
+
+    place = np.empty(len(schedule), int)
+    place[order] = np.arange(len(schedule))
+    spans = [np.arange(schedule.requires_start[op], schedule.requires_start[op + 1]) for op in order]
+    kept = np.concatenate(spans) if spans else np.empty(0, int)
+    return replace(
+        schedule,
+        requires_start=np.concatenate([[0], np.cumsum([len(span) for span in spans])]),
+        requires_op=place[schedule.requires_op[kept]],
+        requires_milestone=schedule.requires_milestone[kept],
+        requires_lag=schedule.requires_lag[kept],
+        **{name: getattr(schedule, name)[order] for name, _, _ in COLUMNS},
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "recursive_doubling", "flat"])
+def test_other_ids_of_the_operations_change_no_time_where_lanes_keep_their_order(algorithm):
+    schedule = build_schedule("all_reduce", algorithm, 8, 1 << 20)
+    # Sort by lane: the order within each lane stays, the order between lanes does not.
+    order = np.lexsort((np.arange(len(schedule)), -schedule.lane))
+    times = [simulate(network(8), one).time_s for one in (schedule, reordered(schedule, order))]
+    assert times[0] == times[1]
+
+
+def test_time_scales_with_latency_and_size():
+    schedules = [build_schedule("all_reduce", "double_binary_tree", 8, size, chunks=8) for size in (1 << 20, 1 << 21)]
+    slow = star(8, latency_s=2 * ALPHA, bandwidth_bytes_per_s=RATE)
+    assert simulate(slow, schedules[1]).time_s == pytest.approx(2 * simulate(network(8), schedules[0]).time_s, rel=1e-12)
