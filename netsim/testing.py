@@ -1,7 +1,7 @@
 """Tiny fabrics and Hypothesis strategies for testing engines, schedules and metrics; nothing in the library uses it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ def star(ranks: int, *, latency_s: float = 1e-6, bandwidth_bytes_per_s: float = 
     return graph
 
 
-def line(*links: Link, kinds: Sequence[dict[str, object]] = ()) -> "nx.DiGraph[str]":
+def line(*links: Link, kinds: Sequence[dict[str, Any]] = ()) -> "nx.DiGraph[str]":
     """Return two GPUs joined by a chain of links (the same ones back), with switches between.
 
     `kinds` replaces the attributes of the inner nodes, in order.
@@ -36,7 +36,7 @@ def line(*links: Link, kinds: Sequence[dict[str, object]] = ()) -> "nx.DiGraph[s
     graph: nx.DiGraph[str] = nx.DiGraph(name="line")
     inner = [f"switch{index}" for index in range(len(links) - 1)]
     names = ["gpu0", *inner, "gpu1"]
-    attributes = [{"kind": NETWORK_SWITCH}] * len(inner)
+    attributes: list[dict[str, Any]] = [{"kind": NETWORK_SWITCH}] * len(inner)
     for name, given in zip(inner, [*kinds, *attributes[len(kinds) :]], strict=True):
         graph.add_node(name, **given)
     graph.add_node("gpu0", kind=GPU)

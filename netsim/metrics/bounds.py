@@ -12,8 +12,10 @@ hold has to leave the set at least once.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 
 from netsim.errors import InternalError
 from netsim.fabric import hosts_of
@@ -196,19 +198,27 @@ def collective_bound(collective: str, size_bytes: int, router: Router, *, root: 
     if ranks == 1:
         return 0.0
     bound = _latency_bound(collective, router, root)
+    if collective == "alltoall":
+        bounds = np.array(block_bounds(size_bytes, ranks), np.int64)
+        blocks = bounds[1:] - bounds[:-1]
+        volume = (ranks - 1) * size_bytes
+        crossing = partial(_crossing_alltoall, blocks)
+    else:
+        regions = _regions(collective, ranks, size_bytes, root)
+        volume = _volume(regions, ranks)
+        crossing = partial(_crossing, regions)
     every_pair = ranks <= _ALL_PAIRS
     out, into = zip(*(_port_rates(router, rank, every_pair) for rank in range(ranks)), strict=True)
-    for rank in range(ranks):
-        leaves, enters = _crossing(collective, ranks, size_bytes, root, {rank})
-        bound = max(bound, leaves / out[rank], enters / into[rank])
+    sets = [([rank], out[rank], into[rank]) for rank in range(ranks)]
     hosts = hosts_of(router.graph)
     if len(hosts) > 1:
-        for host in hosts:
-            leaves, enters = _crossing(collective, ranks, size_bytes, root, set(host))
-            rate_out, rate_in = _host_rates(router, router.ranks[host[0]])
-            bound = max(bound, leaves / rate_out, enters / rate_in)
+        sets += [(list(host), *_host_rates(router, router.ranks[host[0]])) for host in hosts]
+    for members, rate_out, rate_in in sets:
+        inside = np.zeros(ranks, np.bool_)
+        inside[members] = True
+        leaves, enters = crossing(inside)
+        bound = max(bound, leaves / rate_out, enters / rate_in)
     if not in_network:
-        volume = _volume(collective, ranks, size_bytes, root)
         bound = max(bound, volume / sum(out), volume / sum(into))
     return bound
 
@@ -252,27 +262,45 @@ def _summed_rate(router: Router, edges: list[tuple[str, str]]) -> float:
     return float(sum(router.graph.edges[edge]["link"].bandwidth_bytes_per_s for edge in edges))
 
 
-def _crossing(collective: str, ranks: int, size_bytes: int, root: int, inside: set[int]) -> tuple[int, int]:
-    """Return the fewest bytes that must leave and enter a set of ranks."""
-    if collective == "alltoall":
-        bounds = block_bounds(size_bytes, ranks)
-        wanted = sum(bounds[rank + 1] - bounds[rank] for rank in inside)
-        return len(inside) * (size_bytes - wanted), (ranks - len(inside)) * wanted
-    leaves = enters = 0
-    for region in promise(collective, ranks, size_bytes, root):
-        owned, received = inside.intersection(region.owners), inside.intersection(region.receivers)
-        if owned and len(received) < len(region.receivers):
-            leaves += region.size
-        if received and len(owned) < len(region.owners):
-            enters += region.size
-    return leaves, enters
+@dataclass(frozen=True)
+class _Regions:
+    """The promise of a collective as columns; -1 stands for all ranks, else there is one owner or receiver."""
+
+    size: npt.NDArray[np.int64]
+    owner: npt.NDArray[np.int64]
+    receiver: npt.NDArray[np.int64]
 
 
-def _volume(collective: str, ranks: int, size_bytes: int, root: int) -> int:
-    """Return the fewest bytes that all ranks together must send where only ranks add and copy."""
-    if collective == "alltoall":
-        return (ranks - 1) * size_bytes
-    return sum(
-        region.size * (len(region.owners) + len(region.receivers) - 2 + (not set(region.owners) & set(region.receivers)))
+def _regions(collective: str, ranks: int, size_bytes: int, root: int) -> _Regions:
+    rows = [
+        (region.size, *(members[0] if len(members) == 1 else -1 for members in (region.owners, region.receivers)))
         for region in promise(collective, ranks, size_bytes, root)
-    )
+    ]
+    return _Regions(*np.array(rows, np.int64).T)
+
+
+def _crossing(regions: _Regions, inside: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """Return the fewest bytes that must leave and enter a set of ranks, given as a mask, that is not all of them."""
+    owned, received = (np.where(end < 0, True, inside[end]) for end in (regions.owner, regions.receiver))
+    owned_outside, received_outside = (np.where(end < 0, True, ~inside[end]) for end in (regions.owner, regions.receiver))
+    leaves = regions.size[owned & received_outside].sum()
+    enters = regions.size[owned_outside & received].sum()
+    return int(leaves), int(enters)
+
+
+def _crossing_alltoall(blocks: npt.NDArray[np.int64], inside: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """Return what `_crossing` would for an all-to-all, whose regions are too many to list."""
+    wanted = int(blocks[inside].sum())
+    members = int(inside.sum())
+    return members * (int(blocks.sum()) - wanted), (len(blocks) - members) * wanted
+
+
+def _volume(regions: _Regions, ranks: int) -> int:
+    """Return the fewest bytes that all ranks together must send where only ranks add and copy.
+
+    A region takes one transfer less than it has owners to add up, one less than it has receivers to spread, and one
+    more where no receiver owns anything of it.
+    """
+    owners, receivers = (np.where(end < 0, ranks, 1) for end in (regions.owner, regions.receiver))
+    apart = (regions.owner >= 0) & (regions.receiver >= 0) & (regions.owner != regions.receiver)
+    return int((regions.size * (owners + receivers - 2 + apart)).sum())

@@ -31,7 +31,7 @@ def algorithm_bandwidth(size_bytes: int, time_s: float) -> float:
     Examples
     --------
     >>> algorithm_bandwidth(900_000_000, 3.5e-3) / 1e9
-    257.1428571428571
+    257.142857142857...
     """
     return size_bytes / time_s if time_s > 0 else 0.0
 

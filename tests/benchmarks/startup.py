@@ -13,7 +13,18 @@ COMMANDS = {
         *("-m", "netsim.cli.app", "perf", "all_reduce", "--topology", "ideal-switch:8@450GB/s,1us"),
         *("--algo", "ring", "--csv", "-"),
     ],
-    "netsim perf hgx-h100": ["-m", "netsim.cli.app", "perf", "all_reduce", "--topology", "hgx-h100", "--algo", "ring", "--csv", "-"],
+    "netsim perf hgx-h100": [
+        "-m",
+        "netsim.cli.app",
+        "perf",
+        "all_reduce",
+        "--topology",
+        "hgx-h100",
+        "--algo",
+        "ring",
+        "--csv",
+        "-",
+    ],
 }
 
 

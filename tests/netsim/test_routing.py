@@ -1,5 +1,7 @@
 """Routes: shortest, widest, spread without looking at names, and staged where GPUDirect is off."""
 
+import itertools
+
 import networkx as nx
 import pytest
 from hypothesis import given
@@ -128,7 +130,7 @@ def graphs(draw):
     everyone = list(nodes)
     pairs = [(a, b) for a in everyone for b in everyone if a < b]
     chosen = draw(st.lists(st.sampled_from(pairs), min_size=1, unique=True))
-    chosen += [pair for pair in zip(everyone, everyone[1:], strict=False) if pair not in chosen and pair[::-1] not in chosen]
+    chosen += [pair for pair in itertools.pairwise(everyone) if pair not in chosen and pair[::-1] not in chosen]
     return graph_of(nodes, [(a, b, draw(st.sampled_from([1, 2, 4]))) for a, b in chosen])
 
 
@@ -147,7 +149,7 @@ def test_every_route_is_a_shortest_and_widest_one(graph):
                 continue
             best = list(nx.all_shortest_paths(open_graph, a, b))
             width = {
-                tuple(path): min(graph.edges[e]["link"].bandwidth_bytes_per_s for e in zip(path, path[1:], strict=False))
+                tuple(path): min(graph.edges[e]["link"].bandwidth_bytes_per_s for e in itertools.pairwise(path))
                 for path in best
             }
             route = tuple(names(router, router.path(src, dst)).split("-"))

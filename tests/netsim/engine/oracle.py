@@ -31,8 +31,8 @@ def run(graph, schedule):
     lanes = defaultdict(list)
     for op in range(count):
         lanes[int(schedule.lane[op])].append(op)
-    position = {lane: 0 for lane in lanes}
-    lane_free = {lane: 0.0 for lane in lanes}
+    position = dict.fromkeys(lanes, 0)
+    lane_free = dict.fromkeys(lanes, 0.0)
     ready = [0.0] * count
     free = [0.0] * len(links)
     tails = [0.0] * count

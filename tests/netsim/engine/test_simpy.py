@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.netsim.engine import oracle
 
 from netsim.engine.run import simulate
 from netsim.errors import FabricError, NetsimError, ScheduleError, StuckError, TooManyMessagesError
 from netsim.fabric import HOST_MEMORY, Link
 from netsim.schedule.dag import BRANCH, HEAD, LEFT, LEG, OUTPUT, TRUNK, ScheduleBuilder
 from netsim.testing import line, runs, star
+from tests.netsim.engine import oracle
 
 US = 1e-6
 
