@@ -15,7 +15,7 @@ from netsim.errors import FabricError, ProofError, ScheduleError, StuckError, To
 from netsim.export.table import Row
 from netsim.fabric import hosts_of
 from netsim.metrics.bounds import check_run, closed_form, collective_bound, uniform_network
-from netsim.metrics.links import bottleneck
+from netsim.metrics.links import LinkLoad, bottleneck
 from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth, bus_bandwidth_note
 from netsim.routing import Router
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
@@ -165,11 +165,14 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
     schedule, record, ranks = run.schedule, run.record, len(router.ranks)
     uniform = uniform_network(router)
     formula_s = None
-    if uniform is not None and uniform.serves(schedule.algorithm):
+    if uniform is not None and uniform.serves(schedule.algorithm) and _whole(spec, schedule):
         alpha_beta = uniform.latency_s, uniform.bandwidth_bytes_per_s
-        formula_s = closed_form(spec.collective, schedule.algorithm, ranks, spec.size_bytes, *alpha_beta)
-    least_s = collective_bound(spec.collective, spec.size_bytes, router, root=spec.root, in_network=_switch_adds(router))
+        size = spec.size_bytes
+        formula_s = closed_form(spec.collective, schedule.algorithm, ranks, size, *alpha_beta, root=spec.root)
+    in_network = _switches_work(router)
+    least_s = collective_bound(spec.collective, spec.size_bytes, router, root=spec.root, in_network=in_network)
     busiest = bottleneck(record)
+    busbw = bus_bandwidth(spec.collective, ranks, spec.size_bytes, record.time_s)
     return Row(
         collective=spec.collective,
         topology=spec.machine.label,
@@ -181,7 +184,7 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
         size_bytes=spec.size_bytes,
         time_us=record.time_s * 1e6,
         algbw_GBps=algorithm_bandwidth(spec.size_bytes, record.time_s) / 1e9,
-        busbw_GBps=bus_bandwidth(spec.collective, ranks, spec.size_bytes, record.time_s) / 1e9,
+        busbw_GBps=busbw / 1e9,
         lower_bound_us=run.bound_s * 1e6,
         closed_form_us=None if formula_s is None else formula_s * 1e6,
         bottleneck="" if busiest is None else busiest.name,
@@ -201,21 +204,28 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
         gpudirect=router.graph.graph.get("gpudirect", True),
         routing=spec.routing,
         bottleneck_utilisation=None if busiest is None else busiest.utilisation,
-        note=_note(ranks, schedule, skipped),
+        note=_note(router, schedule, busiest, busbw, skipped),
     )
 
 
-def _switch_adds(router: Router) -> bool:
-    """Say whether one switch joins all ranks and can add, so that less than 2 (p - 1) / p of the data need cross a link."""
-    try:
-        router.switch(range(len(router.ranks)), "reduce")
-    except FabricError:
+def _whole(spec: Spec, schedule: "Schedule") -> bool:
+    """Say whether every block goes as one message, which is what closed forms are about."""
+    if spec.channels > 1 or spec.quantum_bytes:
         return False
-    return True
+    pieces = "chunks" in options_for(spec.collective, schedule.algorithm)
+    return not pieces or int(schedule.chunk.max(initial=0)) < schedule.ranks
 
 
-def _note(ranks: int, schedule: "Schedule", skipped: list[str]) -> str:
-    notes = [bus_bandwidth_note(schedule.algorithm, ranks)]
+def _switches_work(router: Router) -> bool:
+    """Say whether any switch can add or copy, so that fewer bytes than ranks alone must send may do."""
+    return any(node.get("reduce") or node.get("multicast") for node in router.graph.nodes.values())
+
+
+def _note(router: Router, schedule: "Schedule", busiest: LinkLoad | None, busbw: float, skipped: list[str]) -> str:
+    notes = [bus_bandwidth_note(schedule.algorithm, schedule.ranks)]
+    rate = float("inf") if busiest is None else router.graph.edges[busiest.edge]["link"].bandwidth_bytes_per_s
+    if busbw > rate * (1 + 1e-9) and not notes[0]:
+        notes.append("busbw is no wire rate: ranks send over several links at once")
     if skipped:
         notes.append(f"not simulated, more than --max-messages: {', '.join(skipped)}")
     return "; ".join(note for note in notes if note)

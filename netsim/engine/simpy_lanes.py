@@ -14,9 +14,9 @@ would cost a third of the speed.
 """
 
 from array import array
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from heapq import heappush
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -48,12 +48,10 @@ class EngineEvent:
 class _Hop:
     """A message on its way to its next link."""
 
-    __slots__ = ("callbacks", "hop", "key", "op", "route", "tail")
-    callbacks: list[Callable[[Any], None]] | None
-    hop: int
+    __slots__ = ("callbacks", "key", "link", "tail")
+    callbacks: tuple[Callable[[Any], None], ...] | None
     key: int
-    op: int
-    route: Any
+    link: Any
     tail: float
     _ok = True
     _value = None
@@ -85,7 +83,7 @@ def run_simpy(prepared: Prepared) -> tuple[npt.NDArray[np.float64], npt.NDArray[
 def program(prepared: Prepared, lane: int) -> Program:
     """Yield what a lane does, in order: (operation, class, need, hold, posted, requirements).
 
-    The requirements are (operation, milestone, lag) triples where `need` does not say it all, else None.
+    The requirements are (operation, milestone, lag) triples; None in blocks where `need` says it all.
     """
     schedule = prepared.schedule
     first, last = int(prepared.lane_start[lane]), int(prepared.lane_start[lane + 1])
@@ -93,11 +91,10 @@ def program(prepared: Prepared, lane: int) -> Program:
         ops = prepared.lane_order[begin : min(begin + _BLOCK, last)]
         need = prepared.need[ops]
         columns = (ops, prepared.op_class[ops], need, prepared.hold[ops], schedule.posted[ops])
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        mixed = ops[need == -2]
-        wants = iter(_requirements(prepared, mixed)) if len(mixed) else iter(())
-        for row in rows:
-            yield (*row, next(wants) if row[2] == -2 else None)
+        wants: Iterable[Requirements | None] = repeat(None, len(ops))
+        if (need == -2).any():
+            wants = _requirements(prepared, ops)
+        yield from zip(*(column.tolist() for column in columns), wants, strict=True)
 
 
 def _requirements(prepared: Prepared, ops: npt.NDArray[np.int64]) -> list[Requirements]:
@@ -122,16 +119,18 @@ def waiters_of(prepared: Prepared) -> dict[int, int]:
 
 
 def _routes(prepared: Prepared) -> list[Any]:
-    """Return the constants of every class: (watch, link, gap, serialisation, floor, latency, later links or None)."""
+    """Return the first link of every class as (watch, link, gap, serialisation, floor, latency, next link or None).
+
+    The next link is such a tuple again, so that a message on its way needs no index; a compute operation has link -1.
+    """
     links = prepared.links
     routes: list[Any] = []
     for kind in prepared.classes:
-        hops = [
-            (link, links.gap[link], links.serialisation(link, kind.wire), links.floor[link], links.latency[link])
-            for link in kind.path
-        ]
-        first = hops[0] if hops else (-1, 0.0, 0.0, 0.0, 0.0)
-        routes.append((kind.watch, *first, (kind.watch, tuple(hops[1:])) if hops[1:] else None))
+        hop: Any = None
+        for link in reversed(kind.path):
+            serialisation = links.serialisation(link, kind.wire)
+            hop = (kind.watch, link, links.gap[link], serialisation, links.floor[link], links.latency[link], hop)
+        routes.append(hop or (kind.watch, -1, 0.0, 0.0, 0.0, 0.0, None))
     return routes
 
 
@@ -173,7 +172,7 @@ def _lanes(
     def send(op: int, number: int, ask: float, tail: float, hold: float) -> float:
         """Serve an operation at its first link, send it on, and return when that link is free again."""
         link: int
-        watch, link, gap, serialisation, floor, latency, later_links = routes[number]
+        watch, link, gap, serialisation, floor, latency, following = routes[number]
         if link < 0:  # compute: its time has passed on the lane
             starts[op] = ask - hold
             deliver(op, watch, ask, ask)
@@ -190,16 +189,14 @@ def _lanes(
             done = start + floor
         free[link] = done
         tail = (done if done > tail else tail) + latency
-        if later_links is None:
+        if following is None:
             deliver(op, watch, lead + latency, tail)
         else:
             hop = _Hop()
-            hop.op = op
-            hop.route = later_links
-            hop.hop = 0
+            hop.link = following
             hop.tail = tail
             hop.key = key = op * width + 1
-            hop.callbacks = [arrive]
+            hop.callbacks = arrivals
             push(queue, (lead + latency, REQUEST_STAGE, key, hop))
         if watch & LEFT_SHARED:
             announce(op, LEFT, done, done)
@@ -217,8 +214,7 @@ def _lanes(
 
     def arrive(event: _Hop) -> None:
         """Serve a message at its next link."""
-        watch, hops = event.route
-        link, gap, serialisation, floor, latency = hops[event.hop]
+        watch, link, gap, serialisation, floor, latency, following = event.link
         start = free[link]
         now = env._now
         if now > start:
@@ -232,14 +228,16 @@ def _lanes(
         if done > tail:
             tail = done
         tail += latency
-        event.hop += 1
-        if event.hop == len(hops):
-            deliver(event.op, watch, lead + latency, tail)
+        if following is None:
+            deliver(event.key // width, watch, lead + latency, tail)
         else:
+            event.link = following
             event.tail = tail
             event.key += 1
-            event.callbacks = [arrive]
+            event.callbacks = arrivals
             push(queue, (lead + latency, REQUEST_STAGE, event.key, event))
+
+    arrivals = (arrive,)
 
     def lane(operations: Program) -> Generator[Any, None, None]:
         lane_free = 0.0

@@ -12,6 +12,7 @@ from netsim.record import Record
 class LinkLoad:
     """One directed link's share of a run."""
 
+    edge: tuple[str, str]
     name: str
     """``from->to``."""
     bytes: int
@@ -47,6 +48,7 @@ def bottleneck(record: Record) -> LinkLoad | None:
 def _load(record: Record, link: int) -> LinkLoad:
     busy = float(record.link_busy_s[link])
     return LinkLoad(
+        edge=record.edges[link],
         name=link_name(record.edges[link]),
         bytes=int(record.link_bytes[link]),
         messages=int(record.link_messages[link]),
