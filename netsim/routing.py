@@ -211,20 +211,17 @@ class Router:
 
     def _steps(self, a: int, b: int, length: int) -> list[dict[int, list[tuple[int, int]]]]:
         """For each level, the nodes on shortest routes with their next hops, in order of edge creation."""
-        left = _levels(self._out, self._transit, a, length // 2)
-        right = _levels(self._in, self._transit, b, length - length // 2)
+        middle = length // 2
+        left = _levels(self._out, self._transit, a, b, middle)
+        right = _levels(self._in, self._transit, b, a, length - middle)
         # A node at forward distance d is on a shortest route if its backward distance is length - d. Near the start
         # only forward distances are known, so prune backwards from the meeting level.
-        middle = length // 2
-        passes = self._transit
-        alive = {node for node in left[middle] if node in right[length - middle] and (passes[node] or node in (a, b))}
+        alive = left[middle] & right[length - middle]
         steps: list[dict[int, list[tuple[int, int]]]] = [{} for _ in range(length)]
         keep = alive
         for level in range(middle - 1, -1, -1):
             found = {}
             for node in left[level]:
-                if level and not passes[node]:
-                    continue
                 hops = [hop for hop in self._out[node] if hop[0] in keep]
                 if hops:
                     found[node] = hops
@@ -232,7 +229,7 @@ class Router:
             keep = set(found)
         here = alive
         for level in range(middle, length):
-            ahead = {node for node in right[length - level - 1] if passes[node] or node == b}
+            ahead = right[length - level - 1]
             found = {}
             for node in here:
                 hops = [hop for hop in self._out[node] if hop[0] in ahead]
@@ -262,25 +259,21 @@ def _hash(*values: int) -> int:
 Adjacency = list[list[tuple[int, int]]]
 
 
-def _levels(adjacency: Adjacency, transit: list[bool], start: int, depth: int) -> list[set[int]]:
-    """Breadth-first levels 0 to `depth` from a node, passing only through nodes that forward."""
+def _levels(adjacency: Adjacency, transit: list[bool], start: int, goal: int, depth: int) -> list[set[int]]:
+    """Breadth-first levels 0 to `depth` from a node, of nodes that forward and the goal."""
     levels = [{start}]
     seen = {start}
     for _ in range(depth):
-        following = set()
-        for node in levels[-1]:
-            if node != start and not transit[node]:
-                continue
-            for other, _edge in adjacency[node]:
-                if other not in seen:
-                    seen.add(other)
-                    following.add(other)
-        levels.append(following)
+        levels.append(_grow(adjacency, transit, levels[-1], seen, goal))
     return levels
 
 
 def _meet(out: Adjacency, into: Adjacency, transit: list[bool], a: int, b: int) -> int | None:
-    """Return the number of links of a shortest route, growing the smaller frontier first; None where there is none."""
+    """Return the number of links of a shortest route, None where there is none.
+
+    Grows the side whose next level is cheaper to look at, so that a route between neighbours in a large cluster never
+    walks over all ports of a network switch.
+    """
     if a == b:
         return 0
     seen_a, seen_b = {a}, {b}
@@ -288,24 +281,24 @@ def _meet(out: Adjacency, into: Adjacency, transit: list[bool], a: int, b: int) 
     length = 0
     while front_a and front_b:
         length += 1
-        if len(front_a) <= len(front_b):
-            front_a = _grow(out, transit, front_a, seen_a, a)
-            if any(node in seen_b and (node == b or transit[node]) for node in front_a):
-                return length
+        if sum(len(out[node]) for node in front_a) <= sum(len(into[node]) for node in front_b):
+            front_a = _grow(out, transit, front_a, seen_a, b)
+            met = front_a & seen_b
         else:
-            front_b = _grow(into, transit, front_b, seen_b, b)
-            if any(node in seen_a and (node == a or transit[node]) for node in front_b):
-                return length
+            front_b = _grow(into, transit, front_b, seen_b, a)
+            met = front_b & seen_a
+        if met:
+            return length
     return None
 
 
-def _grow(adjacency: Adjacency, transit: list[bool], front: set[int], seen: set[int], start: int) -> set[int]:
+def _grow(adjacency: Adjacency, transit: list[bool], front: set[int], seen: set[int], goal: int) -> set[int]:
+    """Return the unseen neighbours of a level that forward, or are the goal, and mark all neighbours as seen."""
     following = set()
     for node in front:
-        if node != start and not transit[node]:
-            continue
         for other, _ in adjacency[node]:
             if other not in seen:
                 seen.add(other)
-                following.add(other)
+                if transit[other] or other == goal:
+                    following.add(other)
     return following

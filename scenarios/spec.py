@@ -7,10 +7,11 @@ as text, ``12:30`` as a number and ``no`` as false, and all of these fail loudly
 
 import difflib
 import re
+import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -22,6 +23,7 @@ from netsim.schedule.collective import COLLECTIVES
 from netsim.units import parse_bytes
 from scenarios.run import Machine, Spec
 from scenarios.sizes import size_list
+from topologies.reading import UNREADABLE, first_problem, read_limited, safe_yaml
 
 MOST_BYTES = 8 << 20
 """A larger scenario file is refused; topologies of that size are built in Python."""
@@ -29,6 +31,8 @@ MOST_RUNS = 100_000
 
 _Count = Annotated[int, Field(ge=1)]
 _Text = Annotated[str, Field(min_length=1)]
+_Item = TypeVar("_Item")
+_Some = Annotated[list[_Item], Field(min_length=1)]
 _PLAIN_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _INTEGER_TAG = "tag:yaml.org,2002:int"
 
@@ -52,10 +56,10 @@ class SizeRange(_Strict):
 class ScenarioFile(_Strict):
     """The keys of a scenario file; each description says what is accepted."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")] | None = Field(
-        None, description="letters, digits, - and _; it names the CSV"
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")] | None = Field(
+        None, description="letters, digits, - and _, 100 at most; it names the CSV"
     )
-    topology: _Text | list[_Text] | dict[str, Any] = Field(
+    topology: _Text | _Some[_Text] | dict[str, Any] = Field(
         description="a preset, a study graph or a file, a list of those, or a mapping with nodes and links"
     )
     nodes: _Count = Field(1, description="a whole number from 1 up")
@@ -65,15 +69,15 @@ class ScenarioFile(_Strict):
     gpudirect: bool = Field(True, description="true or false")
     rate: Literal["effective", "line"] = Field("effective", description="effective or line")
     profile: _Text | None = Field(None, description="the path of a link profile")
-    collective: _Text | list[_Text] = Field(description="a collective or a list of collectives")
-    algorithm: _Text | list[_Text] = Field("auto", description="an algorithm or a list of algorithms")
+    collective: _Text | _Some[_Text] = Field(description="a collective or a list of collectives")
+    algorithm: _Text | _Some[_Text] = Field("auto", description="an algorithm or a list of algorithms")
     protocol: Literal["ideal", "auto"] = Field("ideal", description="ideal or auto; NCCL's protocols come later")
     channels: _Count = Field(1, description="a whole number from 1 up")
     sizes: list[str | Literal[0]] | SizeRange = Field(
         description="a list of sizes with a unit such as [1 MiB, 64 MiB], or first and last with factor or step"
     )
     chunk: str | None = Field(None, description="a size with a unit such as 512 KiB")
-    chunks: _Count | list[_Count] | None = Field(None, description="a whole number from 1 up, or a list of those")
+    chunks: _Count | _Some[_Count] | None = Field(None, description="a whole number from 1 up, or a list of those")
     root: Annotated[int, Field(ge=0)] = Field(0, description="a rank, a whole number from 0 up")
     quantum: str | Literal[0] = Field(0, description="a size with a unit such as 4 KiB, or 0")
     routing: _Text = Field("static", description="static or ecmp:SEED")
@@ -116,10 +120,7 @@ def load_scenario(path: str | Path) -> Scenario:
         raise ScenarioError(_complaint(path, data, lines, error)) from None
     where = _Where(path, lines)
     name = file.name or re.sub(r"[^A-Za-z0-9_-]", "_", path.stem)
-    specs = tuple(_specs(file, name, where))
-    if len(specs) > MOST_RUNS:
-        raise ScenarioError(f"{path}: its lists multiply to {len(specs)} runs, more than {MOST_RUNS}")
-    return Scenario(name, path, specs)
+    return Scenario(name, path, tuple(_specs(file, name, where)))
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,10 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
         raise ScenarioError(f"{where('chunk')} is {file.chunk!r}; a chunk has one byte or more")
     # Nodes and links in the file itself: the topology is this file.
     topologies = [str(where.path)] if isinstance(file.topology, dict) else _listed(file.topology)
-    chunk_counts = file.chunks if isinstance(file.chunks, list) else [file.chunks]
+    chunk_counts = _listed(file.chunks)
+    count = len(topologies) * len(collectives) * len(algorithms) * len(chunk_counts) * len(sizes)
+    if count > MOST_RUNS:
+        raise ScenarioError(f"{where.path}: its lists multiply to {count} runs, more than {MOST_RUNS}")
     for topology in topologies:
         machine = Machine(
             topology=_beside(topology, where.path),
@@ -232,37 +236,31 @@ def _size(text: str | int, where: str) -> int:
 
 def _read(path: Path) -> tuple[dict[str, Any], Lines]:
     """Parse a file into plain data and the line of every entry; only what the schema cannot see is checked here."""
+    data = read_limited(path, MOST_BYTES, ScenarioError)
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ScenarioError(f"{path}: larger than {MOST_BYTES} bytes, the most that a scenario file may have")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ScenarioError(f"cannot read the scenario {path}: {error.strerror or error}") from None
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
-    loader = yaml.SafeLoader(text)
     try:
+        loader = safe_yaml()(text)
         root = loader.get_single_node()
         if not isinstance(root, yaml.MappingNode):
             raise ScenarioError(f"{path}:1: a scenario is a mapping of keys such as topology, collective and sizes")
         lines: Lines = {(): 1}
-        data = _plain(loader, root, (), path, lines)
+        return _plain(loader, root, (), path, lines), lines
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        raise ScenarioError(
-            f"{path}{line}: not YAML: {getattr(error, 'problem', None) or ' '.join(str(error).split())}"
-        ) from None
-    except (RecursionError, ValueError) as error:
-        raise ScenarioError(f"{path}: not readable as YAML ({type(error).__name__})") from None
-    finally:
-        loader.dispose()
-    return data, lines
+        line, words = first_problem(error)
+        raise ScenarioError(f"{path}{f':{line}' if line else ''}: not YAML: {words}") from None
+    except RecursionError:
+        raise ScenarioError(f"{path}: not readable as YAML: nested too deeply for a scenario, or within itself") from None
 
 
 def _plain(loader: yaml.SafeLoader, node: yaml.Node, place: tuple[str | int, ...], path: Path, lines: Lines) -> Any:
     line = node.start_mark.line + 1
     lines.setdefault(place, line)
+    if len(lines) > MOST_RUNS:
+        # An alias is one line of the file and may stand for a list of lists of lists.
+        raise ScenarioError(f"{path}:{line}: more than {MOST_RUNS} entries")
     if isinstance(node, yaml.MappingNode):
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -278,15 +276,24 @@ def _plain(loader: yaml.SafeLoader, node: yaml.Node, place: tuple[str | int, ...
             values[key] = {"nodes": "in this file"} if opaque else _plain(loader, value_node, (*place, key), path, lines)
         return values
     if isinstance(node, yaml.SequenceNode):
-        if len(lines) > MOST_RUNS:
-            raise ScenarioError(f"{path}:{line}: more than {MOST_RUNS} entries")
         return [_plain(loader, item, (*place, index), path, lines) for index, item in enumerate(node.value)]
     if node.tag == _INTEGER_TAG and not _PLAIN_INTEGER.fullmatch(node.value):
-        meant = loader.construct_object(node)
         raise ScenarioError(
-            f"{path}:{line}: YAML reads {node.value!r} as the number {meant}; write the number itself, or quotes"
+            f"{path}:{line}: YAML reads {node.value!r} as the number {_value(loader, node, path)}; "
+            "write the number itself, or quotes"
         )
-    return loader.construct_object(node)
+    return _value(loader, node, path)
+
+
+def _value(loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
+    """Return the plain value of a scalar; a tag that it does not suit has many ways to fail."""
+    try:
+        return loader.construct_object(node)
+    except UNREADABLE:
+        kind = node.tag.rpartition(":")[2]
+        raise ScenarioError(
+            f"{path}:{node.start_mark.line + 1}: not readable as YAML: {reprlib.repr(node.value)} is no {kind}"
+        ) from None
 
 
 def _complaint(path: Path, data: dict[str, Any], lines: Lines, error: ValidationError) -> str:

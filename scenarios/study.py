@@ -5,7 +5,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from netsim.export.table import csv_cell, write_whole
+from netsim.export.files import write_whole
+from netsim.export.table import csv_cell
 
 Rows = Iterable[Sequence[object]]
 

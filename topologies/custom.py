@@ -15,6 +15,7 @@ from netsim.errors import FabricError, ProfileError
 from netsim.fabric import HOST_MEMORY, KINDS, Link, check_fabric
 from netsim.units import parse_bytes, parse_rate, parse_time
 from topologies.profiles import load_profile
+from topologies.reading import UNREADABLE, first_problem, read_regular, safe_yaml
 from topologies.wiring import STAGING_PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _read_yaml(path: Path) -> object:
     except ModuleNotFoundError as error:
         raise FabricError(f"{path}: reading YAML needs the package PyYAML, which is not installed") from error
 
-    class Loader(yaml.SafeLoader):
+    class Loader(safe_yaml()):  # type: ignore[misc]
         """Refuses repeated keys."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -119,18 +120,18 @@ def _read_yaml(path: Path) -> object:
                 if key in seen:
                     raise FabricError(f"{path}: line {node.start_mark.line + 1}: the key {_short(key)} stands there twice")
                 seen.add(key)
-            return super().construct_mapping(node, deep)
+            return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
 
+    data = read_regular(path, _MOST_YAML_BYTES)
     try:
-        if not path.is_file():
-            raise FabricError(f"cannot read {path}: there is no such file")
-        if path.stat().st_size > _MOST_YAML_BYTES:
-            raise FabricError(f"{path}: larger than {_MOST_YAML_BYTES} bytes; build topologies of that size in Python")
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=Loader)
-    except OSError as error:
-        raise FabricError(f"cannot read {path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise FabricError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        return yaml.load(data.decode("utf-8"), Loader=Loader)
+    except UnicodeDecodeError as error:
+        raise FabricError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    except yaml.YAMLError as error:
+        line, words = first_problem(error)
+        raise FabricError(f"{path}: {f'line {line}: ' if line else ''}not YAML: {words}") from error
+    except UNREADABLE as error:
+        raise FabricError(f"{path}: not YAML: a value is not what its tag (!!bool, !!int, ...) says") from error
     except RecursionError as error:
         raise FabricError(f"{path}: nested too deeply for a topology") from error
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from netsim.errors import FabricError
+from topologies.reading import read_regular
 
 MOST_BYTES = 16 << 20
 MOST_DEPTH = 64
@@ -38,16 +39,7 @@ def read_elements(path: Path) -> Element:
     FabricError
         If the file cannot be read, is too large or too deep, is not XML, or declares a document type or an entity.
     """
-    try:
-        if not path.is_file():
-            raise FabricError(f"cannot read {path}: there is no such file")
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise FabricError(f"{path}: {size} bytes are more than the {MOST_BYTES} that a topology file may have")
-        data = path.read_bytes()
-    except OSError as error:
-        raise FabricError(f"cannot read {path}: {error.strerror or error}") from error
-    return parse_elements(data, str(path))
+    return parse_elements(read_regular(path, MOST_BYTES), str(path))
 
 
 def parse_elements(data: bytes, where: str) -> Element:

@@ -23,6 +23,7 @@ from typing import Any
 from netsim.errors import ProfileError, UnitError
 from netsim.fabric import Link
 from netsim.units import format_rate, format_time, parse_rate, parse_time
+from topologies.reading import read_limited
 
 FAMILIES = ("nvlink", "xgmi", "c2c", "pcie", "socket", "memory", "nic", "other")
 """What a link joins; a profile given by the user replaces the links of its own family."""
@@ -239,12 +240,9 @@ def _named(name: str) -> Profile:
 
 def _read(path: Path) -> Profile:
     """Read and check one file; errors name the file and the key."""
+    data = read_limited(path, _MAX_BYTES, ProfileError)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ProfileError(f"{path}: larger than {_MAX_BYTES} bytes, so it is no link profile")
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ProfileError(f"cannot read the link profile {path}: {error.strerror or error}") from error
+        table = tomllib.loads(data.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProfileError(f"{path}: not a TOML file: {error}") from error
     missing = [key for key in _REQUIRED if key not in table]

@@ -31,6 +31,9 @@ BROKEN = 70
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells count it: 128 + SIGINT."""
 
+_LONGEST = 2000
+"""Characters of the longest message that is printed whole."""
+
 # typer keeps the base class of its usage errors private; a public member of the family leads to it.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -132,7 +135,9 @@ def _say(error: Exception) -> int:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Put a message on one line; a value of a hundred thousand characters in it is cut in the middle."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
 
 
 def _stderr(text: str) -> None:
@@ -141,4 +146,9 @@ def _stderr(text: str) -> None:
 
 def main() -> NoReturn:
     """Answer the command line of this process and exit."""
+    # Python has no stream where the caller has closed one (`>&-`); what is written there then goes nowhere.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - likewise
     sys.exit(answer(sys.argv[1:]))

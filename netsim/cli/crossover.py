@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +9,8 @@ import typer
 from netsim.cli import options
 from netsim.cli.progress import Progress
 from netsim.errors import NetsimError
-from netsim.export.table import csv_cell, write_whole
+from netsim.export.files import check_target, write_whole
+from netsim.export.table import csv_cell
 from scenarios.crossover import Survey, find_crossings, size_grid
 from scenarios.run import Machine, Spec, graph_of
 
@@ -68,6 +68,7 @@ def crossover(
         engine=engine,
         max_messages=max_messages,
     )
+    target = None if csv is None or csv == "-" else check_target(csv)
     surveys: list[tuple[int | None, Survey]] = []
     with Progress(len(series)) as progress:
         for count in series:
@@ -85,8 +86,8 @@ def crossover(
                 )
             )
     text = _csv_text(collective, machine.label, surveys)
-    if csv is not None and csv != "-":
-        write_whole(Path(csv), text)
+    if target is not None:
+        write_whole(target, text)
     if csv == "-":
         sys.stdout.write(text)
         return

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +9,8 @@ import typer
 from netsim.cli import options
 from netsim.cli.progress import Progress
 from netsim.errors import NetsimError
-from netsim.export.table import Row, csv_text, human_text, json_text, nccl_tests_text, rounded_size, write_whole
+from netsim.export.files import check_target, write_whole
+from netsim.export.table import Row, csv_text, human_text, json_text, nccl_tests_text, rounded_size
 from netsim.fabric import ranks_of
 from scenarios.run import Machine, Spec, graph_of, run_spec
 from scenarios.sizes import size_list
@@ -60,6 +60,7 @@ def perf(
         raise NetsimError(f"--format: unknown format {layout!r}; accepted are {', '.join(FORMATS)}")
     if layout is not None and csv == "-":
         raise NetsimError(f"--csv - and --format {layout} both want stdout; give --csv a file name")
+    target = None if csv is None or csv == "-" else check_target(csv)
     ignored = [
         name for name, given in (("-n", iterations), ("-w", warmups), ("-c", check), ("-z", blocking)) if given is not None
     ]
@@ -92,8 +93,8 @@ def perf(
     if layout == "nccl-tests":
         sizes = [rounded_size(collective, ranks, size) for size in sizes]
     rows = _simulate(first, sizes)
-    if csv is not None and csv != "-":
-        write_whole(Path(csv), csv_text(rows))
+    if target is not None:
+        write_whole(target, csv_text(rows))
     head = [f"netsim {rows[0].version}: {collective} on {options.machine_words(machine, graph, ranks)}"]
     head.append("ideal: textbook alpha-beta, not NCCL")
     if csv == "-":

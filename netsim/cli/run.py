@@ -22,21 +22,22 @@ def run(
     ] = None,
 ) -> None:
     """Simulate every run of a scenario file, print the table and write the rows to results/NAME.csv."""
-    from netsim.export.table import csv_text, human_text, write_whole
+    from netsim.export.files import check_target, write_whole
+    from netsim.export.table import csv_text, human_text
     from scenarios.run import run_spec
     from scenarios.spec import load_scenario
 
     scenario = load_scenario(file)
+    target = None if csv == "-" else check_target(Path("results", f"{scenario.name}.csv") if csv is None else csv)
     rows = []
     with Progress(len(scenario.specs)) as progress:
         for spec in scenario.specs:
             progress.step(f"{spec.collective} of {options.size_words(spec.size_bytes)} on {spec.machine.label}")
             rows.append(run_spec(spec))
     text = csv_text(rows)
-    if csv == "-":
+    if target is None:
         sys.stdout.write(text)
         return
-    target = Path("results", f"{scenario.name}.csv") if csv is None else Path(csv)
     write_whole(target, text)
     sys.stdout.write(human_text(rows, head=[f"{scenario.name}: {len(rows)} runs", "ideal: textbook alpha-beta, not NCCL"]))
     print(f"netsim: wrote {len(rows)} rows to {target}", file=sys.stderr)

@@ -1,14 +1,12 @@
-"""Rows of results as text: CSV with a fixed column order, a table for people, nccl-tests' layout, JSON; and a safe writer.
+"""Rows of results as text: CSV with a fixed column order, a table for people, nccl-tests' layout, JSON.
 
 The last stage of the flow. A `Row` is what one run leaves in a table: its fields are the CSV columns, in their order.
 Tables that people read use nccl-tests' units (microseconds; GB/s of 1e9 bytes). Numbers in CSV and JSON keep full
 precision. Nothing here computes a result, and no pandas is needed.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 SCHEMA = 1
 """Number of the column layout; a change of columns raises it."""
@@ -222,32 +220,6 @@ def _three_digits(time_us: float) -> str:
     if time_us < 100:
         return f"{time_us:.2f}"
     return f"{time_us:.1f}" if time_us < 10_000 else f"{time_us:.0f}"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file so that it is either the whole new one or the untouched old one.
-
-    The text goes to a temporary name in the same folder first; the folder is made if it is missing.
-    """
-    import tempfile  # only where used, like json
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """Read the process's file mask, which can only be read by setting it."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def csv_cell(value: object) -> str:

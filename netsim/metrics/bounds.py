@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from netsim.errors import InternalError
-from netsim.fabric import hosts_of
+from netsim.fabric import hosts_of, links_of
 from netsim.metrics.critical_path import critical_path_s
 from netsim.record import Record
 from netsim.routing import Router
@@ -212,7 +212,8 @@ def collective_bound(collective: str, size_bytes: int, router: Router, *, root: 
     sets = [([rank], out[rank], into[rank]) for rank in range(ranks)]
     hosts = hosts_of(router.graph)
     if len(hosts) > 1:
-        sets += [(list(host), *_host_rates(router, router.ranks[host[0]])) for host in hosts]
+        rates = _host_rates(router)
+        sets += [(list(host), *rates[router.graph.nodes[router.ranks[host[0]]].get("host")]) for host in hosts]
     for members, rate_out, rate_in in sets:
         inside = np.zeros(ranks, np.bool_)
         inside[members] = True
@@ -248,14 +249,17 @@ def _port_rates(router: Router, rank: int, every_pair: bool) -> tuple[float, flo
     return _summed_rate(router, out), _summed_rate(router, into)
 
 
-def _host_rates(router: Router, node: str) -> tuple[float, float]:
-    """Return the summed rates of the links out of and into the server of a node; infinite where there are none."""
-    graph = router.graph
-    host = graph.nodes[node].get("host")
-    inside = {other for other, name in graph.nodes(data="host") if name == host}
-    out = [edge for edge in graph.out_edges(inside) if edge[1] not in inside]
-    into = [edge for edge in graph.in_edges(inside) if edge[0] not in inside]
-    return _summed_rate(router, out) or float("inf"), _summed_rate(router, into) or float("inf")
+def _host_rates(router: Router) -> dict[object, tuple[float, float]]:
+    """Return the summed rates of the links out of and into every server; infinite where there are none."""
+    out: dict[object, float] = {}
+    into: dict[object, float] = {}
+    host: dict[str, object] = {node: attributes.get("host") for node, attributes in router.graph.nodes.items()}
+    for source, target, link in links_of(router.graph):
+        if host[source] != host[target]:
+            out[host[source]] = out.get(host[source], 0.0) + link.bandwidth_bytes_per_s
+            into[host[target]] = into.get(host[target], 0.0) + link.bandwidth_bytes_per_s
+    infinite = float("inf")
+    return {name: (out.get(name, infinite), into.get(name, infinite)) for name in host.values()}
 
 
 def _summed_rate(router: Router, edges: list[tuple[str, str]]) -> float:

@@ -131,6 +131,14 @@ def test_size_zero_needs_no_unit(write) -> None:
         ("sizes:", "chunk: 0 B\nsizes:", "FILE:5: chunk is '0 B'; a chunk has one byte or more"),
         ("sizes:", "nodes: 1\nnodes: 2\nsizes:", "FILE:6: the key 'nodes' stands there twice"),
         ("sizes:", "sizes: [1 MiB\nx:", "not YAML"),
+        ("sizes:", "nodes: \x07\nsizes:", "FILE: not YAML: control characters"),
+        ("sizes:", "gpudirect: !!bool abc\nsizes:", "FILE:5: not readable as YAML: 'abc' is no bool"),
+        ("sizes:", "name: !!timestamp abc\nsizes:", "FILE:5: not readable as YAML: 'abc' is no timestamp"),
+        ("[ring, double_binary_tree]", "[]", "FILE:4: algorithm is []; accepted is an algorithm or a list"),
+        ("collective: all_reduce", "collective: []", "FILE:3: collective is []; accepted is a collective or a list"),
+        ("topology: ideal-switch:8@450GB/s,1us", "topology: []", "FILE:2: topology is []; accepted is a preset"),
+        ("sizes:", "chunks: []\nsizes:", "FILE:5: chunks is []; accepted is a whole number from 1 up, or a list"),
+        ("sizes:", f"name: {'a' * 101}\nsizes:", "100 at most"),
     ],
 )
 def test_a_message_points_at_the_line_and_says_what_is_accepted(old: str, new: str, message: str, write) -> None:
@@ -152,8 +160,26 @@ def test_a_bomb_of_aliases_is_refused(write) -> None:
     assert "entries" in refusal(write("\n".join(lines)))
 
 
+def test_a_bomb_of_mappings_is_refused(write) -> None:
+    lines = ["a0: &a0 {k: x, l: x}"]
+    lines += [f"a{level}: &a{level} {{{', '.join(f'k{key}: *a{level - 1}' for key in range(10))}}}" for level in range(1, 9)]
+    assert "entries" in refusal(write("\n".join(lines)))
+
+
+def test_lists_that_multiply_to_too_many_runs_are_refused_before_they_are_built(write) -> None:
+    # 3 x 300 x 99,999 = 90 million runs, which would fill the memory
+    text = GOOD.replace("[1 MiB, 64 MiB]", "{first: 1 B, last: 99999 B, step: 1 B}")
+    text = text.replace("[ring, double_binary_tree]", "[chain, tree, double_binary_tree]")
+    assert "multiply to 89999100 runs" in refusal(write(text + f"chunks: {list(range(1, 301))}\n"))
+
+
 def test_deep_nesting_is_refused(write) -> None:
-    assert "not readable" in refusal(write("a: " + "[" * 600))
+    assert "nest" in refusal(write("a: " + "[" * 6000))
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no endless device")
+def test_a_device_without_end_is_refused_at_once() -> None:
+    assert "larger than" in refusal(Path("/dev/zero"))
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:

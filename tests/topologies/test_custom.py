@@ -149,7 +149,10 @@ def test_the_topology_of_a_scenario_file_is_found(tmp_path: Path) -> None:
         ("nodes: [", "not YAML"),
         ("nodes: !!python/object:os.system {}", "not YAML"),
         ("nodes:\n  a: {kind: gpu}\n  a: {kind: nic}\nlinks: []\n", "line 2: the key 'a' stands there twice"),
-        ("[" * 5000, "nested too deeply"),
+        ("[" * 5000, "nest"),
+        ("nodes: !!bool abc\n", "not YAML: a value is not what its tag"),
+        ("nodes: !!timestamp abc\n", "not YAML: a value is not what its tag"),
+        ("nodes:\n  a: {kind: gpu\n", "line 3: not YAML"),
     ],
 )
 def test_a_bad_file_is_refused(tmp_path: Path, text: str, words: str) -> None:

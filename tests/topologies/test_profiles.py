@@ -122,6 +122,12 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
         load_profile(str(tmp_path / "none.toml"))
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no endless device")
+def test_a_device_without_end_is_refused_at_once() -> None:
+    with pytest.raises(ProfileError, match="larger than"):
+        load_profile("/dev/zero")
+
+
 quantity = st.floats(min_value=1e3, max_value=1e13)
 seconds = st.just(0.0) | st.floats(min_value=1e-15, max_value=10)
 

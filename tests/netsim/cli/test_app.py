@@ -130,6 +130,13 @@ def test_an_unexpected_fault_is_no_traceback_but_an_internal_error(ask: Callable
     assert "KeyError" in answer.sentence()
 
 
+def test_a_value_of_a_hundred_thousand_characters_is_cut(ask: Callable) -> None:
+    answer = ask(f"perf {'z' * 100_000} --topology ideal-switch:8@450GB/s,1us")
+    assert answer.code == 2
+    assert "accepted are all_reduce" in answer.sentence()
+    assert len(answer.sentence()) < 2100
+
+
 def test_ctrl_c_ends_with_130_and_leaves_the_old_file_whole(tmp_path: Path) -> None:
     target = tmp_path / "rows.csv"
     target.write_text("old")
@@ -141,6 +148,23 @@ def test_ctrl_c_ends_with_130_and_leaves_the_old_file_whole(tmp_path: Path) -> N
     assert run.returncode == 130
     assert "Traceback" not in err
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-"])
+def test_a_closed_stream_is_no_fault(closed: str, tmp_path: Path) -> None:
+    line = f"{shlex.join(NETSIM)} {PERF} --csv {shlex.quote(str(tmp_path / 'rows.csv'))} {closed}"
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (tmp_path / "rows.csv").read_text().startswith("collective,")
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_run(ask: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    import netsim.cli.perf
+
+    monkeypatch.setattr(netsim.cli.perf, "run_spec", lambda _: pytest.fail("it ran"))
+    answer = ask(PERF + " --csv .")
+    assert answer.code == 2
+    assert "'.' is a folder" in answer.sentence()
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -2,13 +2,12 @@ import csv
 import io
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netsim.export.table import COLUMNS, Row, csv_text, human_text, json_text, nccl_tests_text, rounded_size, write_whole
+from netsim.export.table import COLUMNS, Row, csv_text, human_text, json_text, nccl_tests_text, rounded_size
 
 CONTRACT = (
     "collective,topology,ranks,nodes,algorithm,protocol,channels,size_bytes,time_us,algbw_GBps,busbw_GBps,lower_bound_us,"
@@ -158,19 +157,3 @@ def test_rounding_twice_is_rounding_once(collective: str, ranks: int, size: int)
     once = rounded_size(collective, ranks, size)
     assert 0 <= once <= size
     assert rounded_size(collective, ranks, once) == once
-
-
-def test_a_file_is_written_whole_in_a_new_folder(tmp_path: Path) -> None:
-    target = tmp_path / "new" / "rows.csv"
-    write_whole(target, "a\n")
-    assert target.read_bytes() == b"a\n"
-    assert list(target.parent.iterdir()) == [target]
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
-    target = tmp_path / "rows.csv"
-    target.write_text("old")
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(target, "\ud800")
-    assert target.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [target]
