@@ -9,17 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netsim.engine.run import simulate
     from netsim.errors import NetsimError
     from netsim.fabric import Link, check_fabric
     from netsim.metrics.bounds import closed_form
     from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth
     from netsim.record import Record
+    from netsim.runs import simulate, time
     from netsim.schedule.catalogue import build_schedule
     from netsim.schedule.dag import Schedule, ScheduleBuilder
     from netsim.schedule.proof import prove
     from netsim.schedule.replay import replay
-    from netsim.timing import time
     from netsim.units import parse_bytes
 
 __version__ = "0.1.0"
@@ -53,8 +52,8 @@ _HOMES = {
     "build_schedule": "netsim.schedule.catalogue",
     "prove": "netsim.schedule.proof",
     "replay": "netsim.schedule.replay",
-    "simulate": "netsim.engine.run",
-    "time": "netsim.timing",
+    "simulate": "netsim.runs",
+    "time": "netsim.runs",
     "Record": "netsim.record",
     "algorithm_bandwidth": "netsim.metrics.timing",
     "bus_bandwidth": "netsim.metrics.timing",

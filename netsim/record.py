@@ -44,6 +44,8 @@ class Record:
     quantum_bytes: int = 0
     routing: str = "static"
     seed: int | None = None
+    lower_bound_s: float | None = None
+    """What the run could not beat: its critical path on idle links, or its busiest link's work, whichever is longer."""
 
     def __repr__(self) -> str:
         return f"<Record {self.time_s * 1e6:.3f} us, {self.messages} messages over {len(self.edges)} links, {self.engine}>"

@@ -15,10 +15,11 @@ it would use with it, and stops in host memory before the first and after the la
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from netsim.errors import FabricError
-from netsim.fabric import GPU, HOST_MEMORY, NIC, check_fabric, links_of, may_transit, ranks_of
+from netsim.fabric import GPU, HOST_MEMORY, NIC, check_fabric, links_of, may_transit, ranks_of, topology_digest
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -86,6 +87,11 @@ class Router:
         self._memories = [node for node, kind in enumerate(self._kind) if kind == HOST_MEMORY]
         self._paths: dict[tuple[int, int, int], Path] = {}
         self._near: dict[tuple[int, bool], int] = {}
+
+    @cached_property
+    def digest(self) -> str:
+        """The topology's digest (`netsim.fabric.topology_digest`), computed once."""
+        return topology_digest(self.graph)
 
     def path(self, src: int, dst: int) -> Path:
         """Return the links from one rank to another, in order, as indices into `edges`.

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import networkx as nx
 from hypothesis import strategies as st
 
-from netsim.fabric import GPU, NETWORK_SWITCH, NVSWITCH, Link
-from netsim.schedule.dag import END, LEFT, Schedule, ScheduleBuilder
+from netsim.fabric import GPU, NETWORK_SWITCH, NVSWITCH, Link, ranks_of
+from netsim.schedule.dag import BRANCH, END, HEAD, LEFT, LEG, OUTPUT, TRUNK, Schedule, ScheduleBuilder
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -48,46 +48,103 @@ def line(*links: Link, kinds: Sequence[dict[str, Any]] = ()) -> "nx.DiGraph[str]
     return graph
 
 
+def _links(draw: "DrawFn") -> Link:
+    return Link(
+        latency_s=draw(st.sampled_from([0.0, 1e-6, 2e-6, 3.3e-6])),
+        bandwidth_bytes_per_s=draw(st.sampled_from([1e9, 2e9, 7e8])),
+        gap_s=draw(st.sampled_from([0.0, 0.0, 5e-7])),
+        floor_s=draw(st.sampled_from([0.0, 0.0, 4e-6])),
+    )
+
+
 @st.composite
-def stars(draw: "DrawFn", *, max_ranks: int = 5) -> "nx.DiGraph[str]":
-    """Draw a star whose links differ in latency, bandwidth, gap and floor, zero latency included."""
-    graph = star(draw(st.integers(2, max_ranks)))
+def fabrics(draw: "DrawFn", *, max_ranks: int = 5) -> "nx.DiGraph[str]":
+    """Draw GPUs on one switch that multicasts and reduces, with links between some of them and a chain of switches.
+
+    Links differ in latency, bandwidth, gap and floor, zero latency included; routes have one to several links.
+    """
+    ranks = draw(st.integers(2, max_ranks))
+    graph = star(ranks)
     for edge in graph.edges:
-        graph.edges[edge]["link"] = Link(
-            latency_s=draw(st.sampled_from([0.0, 1e-6, 2e-6, 3.3e-6])),
-            bandwidth_bytes_per_s=draw(st.sampled_from([1e9, 2e9, 7e8])),
-            gap_s=draw(st.sampled_from([0.0, 0.0, 5e-7])),
-            floor_s=draw(st.sampled_from([0.0, 0.0, 4e-6])),
-        )
+        graph.edges[edge]["link"] = _links(draw)
+    chain = draw(st.integers(0, 3))
+    for place in range(chain):
+        graph.add_node(f"chain{place}", kind=NETWORK_SWITCH)
+        if place:
+            graph.add_edge(f"chain{place - 1}", f"chain{place}", link=_links(draw))
+    if chain:
+        # Away from the switch: this GPU alone sends through the chain, to the last one.
+        graph.add_edge("gpu0", "chain0", link=_links(draw))
+        graph.add_edge(f"chain{chain - 1}", f"gpu{ranks - 1}", link=_links(draw))
+    pairs = [(a, b) for a in range(ranks) for b in range(ranks) if a != b]
+    for a, b in draw(st.lists(st.sampled_from(pairs), max_size=3, unique=True)):
+        graph.add_edge(f"gpu{a}", f"gpu{b}", link=_links(draw))
+    if chain and draw(st.booleans()):
+        graph.nodes["switch"]["transit"] = False
+        for a, b in pairs:
+            if not graph.has_edge(f"gpu{a}", f"gpu{b}") and (a, b) != (0, ranks - 1):
+                graph.add_edge(f"gpu{a}", f"gpu{b}", link=_links(draw))
     return graph
 
 
 @st.composite
-def transfer_dags(draw: "DrawFn", ranks: int, *, max_ops: int = 25) -> Schedule:
-    """Draw a schedule of transfers with random sizes, lanes, posts, durations, requirements and lags; it always finishes.
+def operation_dags(draw: "DrawFn", ranks: int, *, max_steps: int = 15) -> Schedule:
+    """Draw a schedule of transfers, multicasts, in-network reductions and compute operations.
 
-    It moves bytes at random and promises nothing: for engines, not for proofs.
+    Sizes, lanes, posts, durations, requirements of all milestones and lags are random. It moves bytes at random and
+    promises nothing: for engines, not for proofs. Requirements point back, so it always finishes.
     """
     plan = ScheduleBuilder("broadcast", "random", ranks, 1 << 20)
-    for op in range(draw(st.integers(1, max_ops))):
-        src = draw(st.integers(0, ranks - 1))
-        dst = draw(st.integers(0, ranks - 2))
-        needed = draw(st.lists(st.integers(0, op - 1), max_size=3, unique=True)) if op else []
-        after = [(need, draw(st.sampled_from([END, END, LEFT])), draw(st.sampled_from([0.0, 0.0, 1e-6]))) for need in needed]
-        plan.send(
+    group = plan.group(range(ranks))
+    wires: list[int] = []
+
+    def after(size: int) -> list[tuple[int, int, float]]:
+        if not wires:
+            return []
+        needed = draw(st.lists(st.integers(0, len(wires) - 1), max_size=3, unique=True))
+        milestones = [draw(st.sampled_from([END, END, LEFT, HEAD])) for _ in needed]
+        lags = [draw(st.sampled_from([0.0, 0.0, 1e-6])) for _ in needed]
+        # A follower carries as many bytes as what it follows.
+        fitting = [END if wires[need] != size else milestone for need, milestone in zip(needed, milestones, strict=True)]
+        return list(zip(needed, fitting, lags, strict=True))
+
+    def add(src: int, dst: int, size: int, needs: list[tuple[int, int, float]], **columns: Any) -> int:
+        rank = src if src >= 0 else dst
+        wires.append(size)
+        return plan.send(
             src,
-            dst + (dst >= src),
-            size=draw(st.sampled_from([0, 1, 1000, 1000, 4096, 100_000])),
-            after=after,
-            lane=plan.lane(src, draw(st.sampled_from(["send", "send", "other"]))),
+            dst,
+            size=size,
+            after=needs,
+            lane=plan.lane(rank, draw(st.sampled_from(["send", "send", "other"]))),
             posted=draw(st.booleans()),
             duration=draw(st.sampled_from([0.0, 0.0, 1e-6])),
+            **columns,
         )
+
+    for _ in range(draw(st.integers(1, max_steps))):
+        what = draw(st.sampled_from(["transfer", "transfer", "transfer", "compute", "multicast", "reduce"]))
+        size = draw(st.sampled_from([0, 1, 1000, 1000, 4096, 100_000]))
+        src = draw(st.integers(0, ranks - 1))
+        if what == "transfer":
+            dst = draw(st.integers(0, ranks - 2))
+            add(src, dst + (dst >= src), size, after(size))
+        elif what == "compute":
+            needs = after(0)
+            wires.append(0)
+            plan.compute(src, draw(st.sampled_from([0.0, 2e-6])), after=needs, lane=plan.lane(src))
+        elif what == "multicast":
+            trunk = add(src, -1, size, after(size), kind=TRUNK, group=group)
+            for rank in draw(st.lists(st.integers(0, ranks - 1), unique=True)):
+                add(-1, rank, size, [(trunk, HEAD, 0.0)], kind=BRANCH, group=group)
+        else:
+            legs = [add(rank, -1, size, after(size), kind=LEG, group=group) for rank in range(ranks)]
+            add(-1, src, size, [(leg, HEAD, 0.0) for leg in legs], kind=OUTPUT, group=group)
     return plan.build()
 
 
 def runs(max_ranks: int = 5) -> "SearchStrategy[tuple[nx.DiGraph[str], Schedule]]":
-    """Draw a star and a random schedule over its GPUs."""
-    return stars(max_ranks=max_ranks).flatmap(
-        lambda graph: st.tuples(st.just(graph), transfer_dags(graph.number_of_nodes() - 1))
+    """Draw a fabric and a random schedule over its GPUs."""
+    return fabrics(max_ranks=max_ranks).flatmap(
+        lambda graph: st.tuples(st.just(graph), operation_dags(len(ranks_of(graph))))
     )

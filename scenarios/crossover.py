@@ -14,6 +14,7 @@ from netsim.errors import ScenarioError
 from netsim.metrics.bounds import closed_form, uniform_network, unpipelined_tree
 from netsim.schedule.catalogue import options_for
 from scenarios.run import Spec, router_of, run_spec
+from scenarios.sizes import MOST_SIZES
 
 TIE = 1e-9
 """Relative difference of two times below which neither algorithm is the faster one."""
@@ -66,6 +67,10 @@ def size_grid(first: int, last: int, per_doubling: int) -> list[int]:
             f"a search for crossings needs two sizes from 1 byte up, the smaller first; got {first} and {last} bytes"
         )
     steps = max(1, math.ceil(math.log2(last / first) * per_doubling))
+    if steps >= MOST_SIZES:
+        raise ScenarioError(
+            f"{per_doubling} sizes in each doubling make a grid of {steps + 1} sizes, more than {MOST_SIZES}"
+        )
     inner = {_round_size(first * (last / first) ** (step / steps)) for step in range(1, steps)}
     return sorted({first, *(size for size in inner if first < size < last), last})
 

@@ -7,7 +7,7 @@ Answer: at N = p alpha B: 3.6 MB for 8 ranks at 450 GB/s and 1 us, 0.4 MB at 50 
 from collections.abc import Iterator
 
 import topologies
-from netsim.timing import time
+from netsim.runs import time
 from netsim.units import parse_rate, parse_time
 from scenarios.study import run_study
 

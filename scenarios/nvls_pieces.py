@@ -8,7 +8,7 @@ Answer: in one piece it loses: every rank's port carries its legs and then all b
 from collections.abc import Iterator
 
 import topologies
-from netsim.timing import time
+from netsim.runs import time
 from scenarios.study import run_study
 
 COLUMNS = ("ranks", "size_bytes", "pieces", "ring_us", "nvls_us", "ring_per_nvls", "limit_us")

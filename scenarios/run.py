@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import topologies
-from netsim.engine.run import DEFAULT_MAX_MESSAGES, simulate
+from netsim.engine.run import DEFAULT_MAX_MESSAGES
 from netsim.errors import FabricError, ProofError, ScheduleError, StuckError, TooManyMessagesError
 from netsim.export.table import Row
 from netsim.fabric import hosts_of
-from netsim.metrics.bounds import check_run, closed_form, collective_bound, uniform_network
+from netsim.metrics.bounds import closed_form, collective_bound, uniform_network
 from netsim.metrics.links import LinkLoad, bottleneck
 from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth, bus_bandwidth_note
 from netsim.routing import Router
+from netsim.runs import simulate
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective
 
@@ -108,7 +109,6 @@ def run_recorded(spec: Spec) -> "tuple[Row, Record]":
 class _Run:
     schedule: "Schedule"
     record: "Record"
-    bound_s: float
 
 
 def _simulate(spec: Spec, router: Router, algorithm: str) -> _Run:
@@ -126,7 +126,7 @@ def _simulate(spec: Spec, router: Router, algorithm: str) -> _Run:
         limit=spec.max_messages,
     )
     record = simulate(router, schedule, engine=spec.engine, quantum_bytes=spec.quantum_bytes, max_messages=spec.max_messages)
-    return _Run(schedule, record, check_run(schedule, record))
+    return _Run(schedule, record)
 
 
 def _fastest(spec: Spec, router: Router) -> tuple[_Run, list[str]]:
@@ -165,11 +165,11 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
     schedule, record, ranks = run.schedule, run.record, len(router.ranks)
     uniform = uniform_network(router)
     formula_s = None
-    if uniform is not None and uniform.serves(schedule.algorithm) and _whole(spec, schedule):
+    if uniform is not None and uniform.serves(schedule.algorithm) and schedule.pieces == 1 and not spec.quantum_bytes:
         alpha_beta = uniform.latency_s, uniform.bandwidth_bytes_per_s
         size = spec.size_bytes
         formula_s = closed_form(spec.collective, schedule.algorithm, ranks, size, *alpha_beta, root=spec.root)
-    in_network = _switches_work(router)
+    in_network = _works_in_switches(schedule)
     least_s = collective_bound(spec.collective, spec.size_bytes, router, root=spec.root, in_network=in_network)
     busiest = bottleneck(record)
     busbw = bus_bandwidth(spec.collective, ranks, spec.size_bytes, record.time_s)
@@ -185,7 +185,7 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
         time_us=record.time_s * 1e6,
         algbw_GBps=algorithm_bandwidth(spec.size_bytes, record.time_s) / 1e9,
         busbw_GBps=busbw / 1e9,
-        lower_bound_us=run.bound_s * 1e6,
+        lower_bound_us=(record.lower_bound_s or 0.0) * 1e6,
         closed_form_us=None if formula_s is None else formula_s * 1e6,
         bottleneck="" if busiest is None else busiest.name,
         engine=record.engine,
@@ -208,17 +208,9 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
     )
 
 
-def _whole(spec: Spec, schedule: "Schedule") -> bool:
-    """Say whether every block goes as one message, which is what closed forms are about."""
-    if spec.channels > 1 or spec.quantum_bytes:
-        return False
-    pieces = "chunks" in options_for(spec.collective, schedule.algorithm)
-    return not pieces or int(schedule.chunk.max(initial=0)) < schedule.ranks
-
-
-def _switches_work(router: Router) -> bool:
-    """Say whether any switch can add or copy, so that fewer bytes than ranks alone must send may do."""
-    return any(node.get("reduce") or node.get("multicast") for node in router.graph.nodes.values())
+def _works_in_switches(schedule: "Schedule") -> bool:
+    """Say whether a schedule lets switches add or copy, so that it may send less than ranks alone must."""
+    return bool((schedule.group >= 0).any())
 
 
 def _note(router: Router, schedule: "Schedule", busiest: LinkLoad | None, busbw: float, skipped: list[str]) -> str:

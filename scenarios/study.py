@@ -3,9 +3,9 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 
-from netsim.export.files import write_whole
+from netsim.errors import NetsimError
+from netsim.export.files import check_target, write_whole
 from netsim.export.table import csv_cell
 
 Rows = Iterable[Sequence[object]]
@@ -27,9 +27,13 @@ def run_study(question: str | None, columns: Sequence[str], rows: Callable[[], R
     """Run a study from the command line: CSV to stdout, or whole to ``--csv FILE``."""
     parser = argparse.ArgumentParser(description=question, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--csv", default="-", metavar="FILE", help="where the rows go (default: stdout)")
-    target = parser.parse_args().csv
-    text = study_csv(columns, rows())
-    if target == "-":
-        sys.stdout.write(text)
-    else:
-        write_whole(Path(target), text)
+    name = parser.parse_args().csv
+    try:
+        target = None if name == "-" else check_target(name)
+        text = study_csv(columns, rows())
+        if target is None:
+            sys.stdout.write(text)
+        else:
+            write_whole(target, text)
+    except NetsimError as error:
+        parser.error(str(error))

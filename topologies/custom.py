@@ -251,6 +251,9 @@ def _check_keys(entry: Mapping[str, Any], accepted: tuple[str, ...], place: str)
 def _text(value: object, place: str) -> str:
     if not isinstance(value, str):
         raise FabricError(f"{place}: {_short(value)} is not text; put it in quotes")
+    if not value.isprintable():
+        # Names stand in tables and CSV files, one row a line.
+        raise FabricError(f"{place}: {_short(value)} holds a line break or another character that cannot be printed")
     return value
 
 

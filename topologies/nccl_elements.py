@@ -61,6 +61,10 @@ def parse_elements(data: bytes, where: str) -> Element:
             raise FabricError(f"{where}: line {line}: more than {MOST_ELEMENTS} elements; one machine has fewer")
         if any(len(value) > _MOST_ATTRIBUTE_CHARACTERS for value in attributes.values()):
             raise FabricError(f"{where}: line {line}: an attribute has more than {_MOST_ATTRIBUTE_CHARACTERS} characters")
+        for name, value in attributes.items():
+            if not value.isprintable():
+                words = f"{name}={value!r} holds a line break or another character that cannot be printed"
+                raise FabricError(f"{where}: line {line}: <{tag}> has {words}")
         element = Element(tag, attributes, line)
         (stack[-1].children if stack else roots).append(element)
         stack.append(element)

@@ -103,7 +103,7 @@ def _counts(text: str | None) -> list[int | None]:
     if text is None:
         return [None]
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+    if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
         raise NetsimError(
             f"--chunks: {text!r} is not a list of whole numbers from 1 up, separated by commas, such as 1,16,256"
         )

@@ -77,7 +77,3 @@ class LinkTable:
     def serialisation(self, link: int, size_bytes: int) -> float:
         """Return n / B of a link in seconds, on the grid."""
         return on_grid(size_bytes / self.bandwidth[link])
-
-    def service(self, link: int, size_bytes: int) -> float:
-        """Return how long one whole message occupies a link, in seconds."""
-        return max(self.gap[link] + self.serialisation(link, size_bytes), self.floor[link])

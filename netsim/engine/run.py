@@ -14,10 +14,9 @@ import netsim
 from netsim.engine.links import Floats, LinkTable
 from netsim.engine.prepare import OpClass, Prepared, prepare
 from netsim.errors import NetsimError, StuckError, TooManyMessagesError
-from netsim.fabric import topology_digest
 from netsim.record import Record
 from netsim.routing import Router
-from netsim.schedule.dag import MILESTONE_NAMES, Schedule
+from netsim.schedule.dag import COLUMNS, MILESTONE_NAMES, Schedule
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -36,47 +35,7 @@ def simulate(
     max_messages: int = DEFAULT_MAX_MESSAGES,
     record: str = "all",
 ) -> Record:
-    """Run a schedule on a topology.
-
-    Parameters
-    ----------
-    topology : networkx.DiGraph or Router
-        A topology (see `netsim.fabric`); pass a `Router` to keep its routes for several runs.
-    schedule : Schedule
-        What to run; rank i is the i-th GPU of the topology.
-    engine : {"auto", "simpy"}
-        Which engine runs it; the record says which did.
-    quantum_bytes : int
-        Links serve messages in pieces of this many bytes; 0 serves each message whole.
-    routing : str
-        Policy of `netsim.routing.Router`; ignored when a router is given.
-    max_messages : int
-        A run with more messages than this is refused before it starts.
-    record : {"all", "summary"}
-        Keep the times of all operations, or counters only.
-
-    Returns
-    -------
-    Record
-        The same input gives the same bytes.
-
-    Raises
-    ------
-    FabricError
-        If the topology is incomplete or two ranks that talk have no route.
-    StuckError
-        If the schedule cannot finish; names operations that wait for each other.
-    TooManyMessagesError
-        If there are more than `max_messages` messages.
-
-    Examples
-    --------
-    >>> import topologies
-    >>> from netsim.schedule.catalogue import build_schedule
-    >>> record = simulate(topologies.build("ideal-switch:8@450GB/s,1us"), build_schedule("all_reduce", "ring", 8, 2**26))
-    >>> round(record.time_s * 1e6, 3)
-    274.979
-    """
+    """Run a schedule on a topology; parameters and errors as in `netsim.runs.simulate`, which also checks the result."""
     if engine not in ENGINES:
         raise NetsimError(f"unknown engine {engine!r}; accepted are {', '.join(ENGINES)}")
     if record not in ("all", "summary"):
@@ -111,7 +70,7 @@ def simulate(
         messages=messages,
         engine="simpy",
         version=netsim.__version__,
-        topology_digest=topology_digest(router.graph),
+        topology_digest=router.digest,
         schedule_digest=schedule_digest(schedule),
         quantum_bytes=quantum_bytes,
         routing=router.policy,
@@ -130,24 +89,11 @@ def _run(prepared: Prepared) -> tuple[Floats, Floats]:
 
 
 def schedule_digest(schedule: Schedule) -> str:
-    """Return twelve hex digits that change whenever an operation or a requirement does."""
-    digest = hashlib.sha256(repr((schedule.collective, schedule.ranks, schedule.size_bytes, schedule.root)).encode())
-    for name in (
-        "kind",
-        "src",
-        "dst",
-        "offset",
-        "size",
-        "wire",
-        "lane",
-        "reduce",
-        "from_input",
-        "posted",
-        "group",
-        "duration",
-    ):
-        digest.update(np.ascontiguousarray(getattr(schedule, name)).tobytes())
-    for name in ("requires_start", "requires_op", "requires_milestone", "requires_lag"):
+    """Return twelve hex digits that change whenever an operation or a requirement does, names for people apart."""
+    facts = (schedule.collective, schedule.ranks, schedule.size_bytes, schedule.root, schedule.lane_names, schedule.groups)
+    digest = hashlib.sha256(repr(facts).encode())
+    columns = [name for name, _, _ in COLUMNS if name not in ("chunk", "step")]
+    for name in (*columns, "requires_start", "requires_op", "requires_milestone", "requires_lag"):
         digest.update(np.ascontiguousarray(getattr(schedule, name)).tobytes())
     return digest.hexdigest()[:12]
 
@@ -177,7 +123,10 @@ def _idle(links: LinkTable, kind: OpClass) -> tuple[float, float, float]:
 
 
 def _link_counters(prepared: Prepared) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-    """Return bytes, messages and occupied seconds of every link, from the classes alone."""
+    """Return bytes, messages and occupied seconds of every link, from the classes alone.
+
+    A message in several pieces counts as its gap and bytes only: while its floor runs the link may serve others' pieces.
+    """
     links = prepared.links
     size = len(links)
     bytes_, counts, busy = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size)
@@ -186,7 +135,8 @@ def _link_counters(prepared: Prepared) -> tuple[npt.NDArray[np.int64], npt.NDArr
         for link in kind.path:
             bytes_[link] += number * kind.wire
             counts[link] += number * kind.pieces
-            busy[link] += number * links.service(link, kind.wire)
+            own = links.gap[link] + links.serialisation(link, kind.wire)
+            busy[link] += number * (own if kind.pieces > 1 else max(own, links.floor[link]))
     return bytes_, counts, busy
 
 

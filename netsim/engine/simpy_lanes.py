@@ -170,7 +170,7 @@ def _lanes(
             announce(op, HEAD, head, tail)
 
     def send(op: int, number: int, ask: float, tail: float, hold: float) -> float:
-        """Serve an operation at its first link, send it on, and return when that link is free again."""
+        """Serve an operation at its first link, send it on, and return when its last byte has left."""
         link: int
         watch, link, gap, serialisation, floor, latency, following = routes[number]
         if link < 0:  # compute: its time has passed on the lane
@@ -188,7 +188,9 @@ def _lanes(
         if start + floor > done:
             done = start + floor
         free[link] = done
-        tail = (done if done > tail else tail) + latency
+        # What follows another's bytes cannot have left before the last of them came.
+        left = done if done > tail else tail
+        tail = left + latency
         if following is None:
             deliver(op, watch, lead + latency, tail)
         else:
@@ -199,8 +201,8 @@ def _lanes(
             hop.callbacks = arrivals
             push(queue, (lead + latency, REQUEST_STAGE, key, hop))
         if watch & LEFT_SHARED:
-            announce(op, LEFT, done, done)
-        return done
+            announce(op, LEFT, left, left)
+        return left
 
     def ask_later(op: int, number: int, ask: float, tail: float) -> None:
         """Ask a shared first link at a later time, on behalf of a lane that goes on."""

@@ -66,22 +66,21 @@ class PiecesRun:
         lane_free = 0.0
         for op, class_number, need, hold, posted, wants in program(self.prepared, number):
             kind = self.prepared.classes[class_number]
-            ask = 0.0
+            ask = lane_free
             heads = []
             for wanted, milestone, lag in wants or ([(need, END, 0.0)] if need >= 0 else []):
                 if milestone == HEAD:
                     heads.append((wanted, lag))
                     self._same_pieces(op, kind, wanted)
-                    continue
                 event = self._milestone(wanted, milestone)
                 if event.callbacks is not None:
                     yield event
                 ask = max(ask, event.at + lag)
-            ask = max(ask, self.env.now, lane_free)
+            ask = max(ask, self.env.now)
             if not kind.path:
                 self.start[op] = ask
                 lane_free = self.end[op] = ask + hold
-                for milestone in (END, LEFT):
+                for milestone in (END, LEFT, HEAD):
                     self._announce(op, kind, milestone, 0, lane_free, lane_free)
                 continue
             pieces = self._pieces(op, kind, heads, ask + hold)
@@ -92,7 +91,8 @@ class PiecesRun:
                 lane_free = yield from pieces
 
     def _pieces(self, op: int, kind: OpClass, heads: list[tuple[int, float]], ask: float) -> Generator[Any, None, float]:
-        """Send an operation piece by piece and return when the last one has left the first link."""
+        """Send an operation piece by piece and return when its last byte has left."""
+        left = ask
         for piece in range(kind.pieces):
             tail = 0.0
             for wanted, lag in heads:
@@ -105,8 +105,9 @@ class PiecesRun:
             self._push(ask, REQUEST_STAGE, op, 0, piece, request)
             yield request
             ask = self._serve(_Piece(op, kind, piece, tail), ask)
-        self._announce(op, kind, LEFT, 0, ask, ask)
-        return ask
+            left = max(ask, tail)
+        self._announce(op, kind, LEFT, 0, left, left)
+        return left
 
     def _same_pieces(self, op: int, kind: OpClass, wanted: int) -> None:
         other = self.prepared.classes[self.prepared.op_class[wanted]]

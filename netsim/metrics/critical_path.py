@@ -40,7 +40,8 @@ def critical_path_s(schedule: Schedule, record: Record) -> float:
         producer, consumer = schedule.requires_op[edges], consumers[edges]
         milestone = schedule.requires_milestone[edges]
         asked = ready[producer] + record.hold_s[producer]
-        at = np.where(milestone == LEFT, asked + to_left[producer], end[producer])
+        left = np.maximum(asked + to_left[producer], tail[producer])
+        at = np.where(milestone == LEFT, left, end[producer])
         at = np.where(milestone == HEAD, asked + to_head[producer], at) + schedule.requires_lag[edges]
         np.maximum.at(ready, consumer, at)
         follows = milestone == HEAD

@@ -108,6 +108,8 @@ class Schedule:
     groups: tuple[tuple[int, ...], ...] = ()
     align_bytes: int = 1
     """Block boundaries are multiples of this many bytes (an element, for a replay on real data)."""
+    pieces: int = 1
+    """Into how many pieces the algorithm cuts its largest block; 1 where every block goes whole."""
     phases: tuple[tuple[int, str], ...] = ()
     """(first step, name) of each phase of the algorithm, in order, for people."""
 
@@ -192,6 +194,7 @@ class ScheduleBuilder:
     limit: int | None = None
     align_bytes: int = 1
     phases: tuple[tuple[int, str], ...] = ()
+    pieces: int = 1
     _blocks: list[dict[str, Any]] = field(default_factory=list, repr=False)
     _rows: list[tuple[Any, ...]] = field(default_factory=list, repr=False)
     _requires: list[tuple[Any, Any, Any, Any]] = field(default_factory=list, repr=False)
@@ -349,6 +352,7 @@ class ScheduleBuilder:
             lane_names=tuple(self._lanes),
             groups=tuple(self._groups),
             align_bytes=self.align_bytes,
+            pieces=self.pieces,
             phases=self.phases,
             **columns,
         )
@@ -373,22 +377,38 @@ def _check(schedule: Schedule, ops: Ids) -> None:
     """Raise `ScheduleError` for the first thing in a schedule that no engine could run."""
     count = len(schedule)
     kind = schedule.kind
+    in_switch = np.isin(kind, (TRUNK, BRANCH, LEG, OUTPUT))
+    end = np.where(schedule.src >= 0, schedule.src, schedule.dst)
+    ranks = f"0 to {schedule.ranks - 1}"
     faults: list[tuple[npt.NDArray[np.bool_], str]] = [
+        (kind >= len(KIND_NAMES), f"is of kind {int(kind.max(initial=0))}; there are kinds 0 to {len(KIND_NAMES) - 1}"),
         (schedule.size < 0, "has a negative size"),
-        (schedule.wire < 0, "has a negative number of wire bytes"),
+        (schedule.wire < schedule.size, "has fewer bytes on the wire than it carries"),
         (~(schedule.duration >= 0) | np.isinf(schedule.duration), "has a duration that is not zero or more seconds"),
-        ((schedule.src < -1) | (schedule.src >= schedule.ranks), f"has a source outside 0 to {schedule.ranks - 1}"),
-        ((schedule.dst < -1) | (schedule.dst >= schedule.ranks), f"has a destination outside 0 to {schedule.ranks - 1}"),
+        ((schedule.src < -1) | (schedule.src >= schedule.ranks), f"has a source outside {ranks}"),
+        ((schedule.dst < -1) | (schedule.dst >= schedule.ranks), f"has a destination outside {ranks}"),
         (np.isin(kind, (TRANSFER, TRUNK, LEG)) & (schedule.src < 0), "has no source rank"),
         (np.isin(kind, (TRANSFER, BRANCH, OUTPUT)) & (schedule.dst < 0), "has no destination rank"),
+        (np.isin(kind, (BRANCH, OUTPUT, COMPUTE)) & (schedule.src >= 0), "has a source rank although it has none to send"),
+        (np.isin(kind, (TRUNK, LEG, COMPUTE)) & (schedule.dst >= 0), "has a destination rank although it ends elsewhere"),
         ((kind == TRANSFER) & (schedule.src == schedule.dst), "sends to its own rank"),
-        (np.isin(kind, (TRUNK, BRANCH, LEG, OUTPUT)) & (schedule.group < 0), "works in a switch but names no group"),
+        (
+            in_switch & ((schedule.group < 0) | (schedule.group >= len(schedule.groups))),
+            "works in a switch but names no group",
+        ),
         ((schedule.lane < 0) | (schedule.lane >= len(schedule.lane_names)), "has no lane"),
         ((schedule.offset < 0) | (schedule.offset + schedule.size > schedule.space_bytes), "reaches outside the data"),
     ]
     for wrong, words in faults:
         if wrong.any():
             raise ScheduleError(f"{schedule.describe(int(np.argmax(wrong)))} {words}")
+    lane_rank = np.array([rank for rank, _ in schedule.lane_names] or [-1])[schedule.lane]
+    # A transfer may be the receiver's: it reads from the source's memory.
+    elsewhere = (kind != COMPUTE) & (lane_rank != schedule.src) & (lane_rank != schedule.dst)
+    if elsewhere.any():
+        op = int(np.argmax(elsewhere))
+        raise ScheduleError(f"{schedule.describe(op)} is in a lane of rank {lane_rank[op]}; its own ranks are accepted")
+    _check_groups(schedule, end, in_switch)
     needed = schedule.requires_op
     dangling = (needed < 0) | (needed >= count)
     if dangling.any():
@@ -398,6 +418,8 @@ def _check(schedule: Schedule, ops: Ids) -> None:
         raise ScheduleError(f"{schedule.describe(int(ops[np.argmax(needed == ops)]))} requires itself")
     if len(ops) and not ((ops >= 0) & (ops < count)).all():
         raise ScheduleError("a requirement was added for an operation that does not exist")
+    if (schedule.requires_milestone >= len(MILESTONE_NAMES)).any():
+        raise ScheduleError(f"a requirement waits for a milestone that is none of {', '.join(MILESTONE_NAMES)}")
     if not ((schedule.requires_lag >= 0) & np.isfinite(schedule.requires_lag)).all():
         raise ScheduleError("a requirement has a lag that is not zero or more seconds")
     heads = schedule.requires_milestone == HEAD
@@ -408,3 +430,12 @@ def _check(schedule: Schedule, ops: Ids) -> None:
             f"{schedule.describe(int(ops[at]))} follows the head of {schedule.describe(int(needed[at]))} "
             "but does not carry as many bytes"
         )
+
+
+def _check_groups(schedule: Schedule, end: npt.NDArray[np.int32], in_switch: npt.NDArray[np.bool_]) -> None:
+    """Raise `ScheduleError` for an operation in a switch whose rank is not a member of its group."""
+    for number, group in enumerate(schedule.groups):
+        outside = in_switch & (schedule.group == number) & ~np.isin(end, group)
+        if outside.any():
+            op = int(np.argmax(outside))
+            raise ScheduleError(f"{schedule.describe(op)} is for a rank outside its group {group}")

@@ -132,7 +132,16 @@ def _build(
     expected = count * len(heads) * len(kinds) if ranks > 1 else 0
     phases = ((0, "reduce in the switch"), (1, "multicast")) if adds and copies else ()
     builder = ScheduleBuilder(
-        collective, "nvls", ranks, size_bytes, root, expected=expected, limit=limit, align_bytes=align_bytes, phases=phases
+        collective,
+        "nvls",
+        ranks,
+        size_bytes,
+        root,
+        expected=expected,
+        limit=limit,
+        align_bytes=align_bytes,
+        phases=phases,
+        pieces=count,
     )
     if not expected:
         return builder.build()

@@ -9,10 +9,10 @@ from collections import deque
 import numpy as np
 
 from netsim.errors import ProofError, ScheduleError, StuckError
-from netsim.schedule.dag import BRANCH, HEAD, KIND_NAMES, LEFT, LEG, OUTPUT, TRUNK, Schedule
+from netsim.schedule.dag import BRANCH, END, HEAD, KIND_NAMES, LEFT, LEG, OUTPUT, TRUNK, Schedule
 
 MAX_COMPONENT = 2**17
-"""Most operations in one connected component: its two closures may need `MAX_COMPONENT`**2 / 4 bytes (4 GiB)."""
+"""Most operations in one connected component: its closures may need `MAX_COMPONENT`**2 / 4 bytes (4 GiB) and more."""
 
 
 def topological_order(schedule: Schedule) -> list[int]:
@@ -66,6 +66,9 @@ class History:
     Operations must be entered in topological order. A closure is kept until the last operation that requires it has
     been entered, so memory follows the width of the schedule, not its length.
 
+    An operation that requires the head of another follows it: it may hand on the same bytes as they come, but the other
+    is over only when the follower itself has left or is delivered (its last byte cannot go before it came).
+
     Attributes
     ----------
     streams : dict of int to list of int
@@ -86,42 +89,55 @@ class History:
                 f"too many to prove (at most {MAX_COMPONENT}); prove the same algorithm with fewer ranks or chunks"
             )
         self.streams = _streams(schedule)
-        self._done: dict[int, int] = {}
-        self._read: dict[int, int] = {}
-        self._current, self._current_done, self._current_read = -1, 0, 0
+        self._closures: dict[int, tuple[int, int, int]] = {}
+        self._current, self._ended, self._read = -1, 0, 0
+        self._followed: set[int] = set()
 
     def enter(self, op: int) -> None:
         """Make `op` the current operation."""
-        done = read = 0
+        ended = read = followed = 0
+        self._followed = set()
         for at in range(self._start[op], self._start[op + 1]):
             need, milestone = self._needed[at], self._milestone[at]
             bit = 1 << self._bit[need]
-            done |= self._done[need]
-            read |= self._read[need]
-            if milestone != LEFT:
-                done |= bit
-            if milestone != HEAD:
-                read |= bit
-                for member in self.streams.get(need, ()):
-                    read |= 1 << self._bit[member]
+            need_ended, need_read, need_followed = self._closures[need]
+            ended |= need_ended
+            read |= need_read
+            if milestone == HEAD:
+                followed |= need_followed | bit
+                if self._same_bytes(op, need):
+                    self._followed.add(need)
+            else:
+                # Its own last byte has left, so all that it followed came to its end before.
+                ended |= need_followed
+                read |= need_followed | bit
+                if milestone == END:
+                    ended |= bit
             self._dependents[need] -= 1
             if not self._dependents[need]:
-                del self._done[need], self._read[need]
+                del self._closures[need]
         if self._dependents[op]:
-            self._done[op] = done
-            self._read[op] = read
+            self._closures[op] = (ended, read, followed)
         # What it hands on byte by byte is read there before it is written here, though it starts before that is over.
         for member in self.streams.get(op, ()):
             read |= 1 << self._bit[member]
-        self._current, self._current_done, self._current_read = self._component[op], done, read
+        self._current, self._ended, self._read = self._component[op], ended, read
 
     def delivered(self, op: int) -> bool:
         """Say whether `op` is delivered before the current operation starts."""
-        return self._component[op] == self._current and bool(self._current_done >> self._bit[op] & 1)
+        return self._component[op] == self._current and bool(self._ended >> self._bit[op] & 1)
+
+    def sees(self, op: int) -> bool:
+        """Say whether the current operation reads what `op` wrote: delivered, or followed byte by byte."""
+        return op in self._followed or self.delivered(op)
 
     def was_read(self, op: int) -> bool:
         """Say whether the source of `op` has been read before the current operation writes there."""
-        return self._component[op] == self._current and bool(self._current_read >> self._bit[op] & 1)
+        return self._component[op] == self._current and bool(self._read >> self._bit[op] & 1)
+
+    def _same_bytes(self, op: int, other: int) -> bool:
+        schedule = self._schedule
+        return bool(schedule.offset[op] == schedule.offset[other] and schedule.size[op] == schedule.size[other])
 
 
 def _components(schedule: Schedule) -> tuple[list[int], list[int]]:

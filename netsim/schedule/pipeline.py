@@ -89,7 +89,15 @@ def build(
     count = piece_count(max(stop - start for start, stop in zip(starts, stops, strict=True)), chunk_bytes, chunks)
     per_chunk = len(flows) * len(directions) * (ranks - 1)
     builder = ScheduleBuilder(
-        collective, algorithm, ranks, size_bytes, root, expected=count * per_chunk, limit=limit, align_bytes=align_bytes
+        collective,
+        algorithm,
+        ranks,
+        size_bytes,
+        root,
+        expected=count * per_chunk,
+        limit=limit,
+        align_bytes=align_bytes,
+        pieces=count,
     )
     if per_chunk == 0:
         return builder.build()

@@ -204,6 +204,7 @@ def _round_the_ring(builder: ScheduleBuilder, orders: Table, pieces: _Pieces, bl
 
     `block[channel, step, position]` is the block that is sent; the first `adding` steps add at the destination.
     """
+    builder.pieces = pieces.count * len(orders)
     channels, steps, ranks = block.shape
     count = pieces.count
     shape = (steps, count, channels, ranks)

@@ -40,6 +40,8 @@ class _Cell(Generic[T]):
     reads: list[int] = field(default_factory=list)
     unseen: list[tuple[int, int]] = field(default_factory=list)
     """(add, read) pairs that nothing orders: the add waits until that read is over."""
+    seers: dict[int, int] = field(default_factory=dict)
+    """For every add that somebody has read, the first who did."""
     total: T | None = None
     """Sum of base and adds, once somebody has asked for it."""
 
@@ -141,14 +143,19 @@ class Walker(Generic[T]):
                 raise ProofError(f"{self._schedule.describe(op)} sends an input that is not there ({where})")
             return self._initial(rank, atom)
         cell = self._cell(rank, atom)
-        if cell.writer >= 0:
-            self._must_follow(op, cell.writer, rank, atom)
+        if cell.writer >= 0 and not self._history.sees(cell.writer):
+            self._race(op, cell.writer, rank, atom)
         self._check_unseen(op, cell, rank, atom)
         seen = cell.adds
         for add, _ in cell.adds:
-            if not self._history.delivered(add):
-                cell.unseen.append((add, op))
-                seen = [pair for pair in seen if pair[0] != add]
+            if self._history.sees(add):
+                cell.seers.setdefault(add, op)
+                continue
+            if add in cell.seers:
+                # Somebody has taken the add in, and nothing says whether before this read or after it.
+                self._race(op, cell.seers[add], rank, atom)
+            cell.unseen.append((add, op))
+            seen = [pair for pair in seen if pair[0] != add]
         cell.reads.append(op)
         value = self._total(cell, seen, rank, atom)
         if value is None:
@@ -203,7 +210,7 @@ class Walker(Generic[T]):
 
     def _check_unseen(self, op: int, cell: _Cell[T], rank: int, atom: int) -> None:
         for add, read in cell.unseen:
-            if self._history.delivered(add) and not self._history.was_read(read):
+            if self._history.sees(add) and not self._history.was_read(read):
                 self._race(op, read, rank, atom)
 
     def _write_words(self, op: int, rank: int, atom: int) -> str:

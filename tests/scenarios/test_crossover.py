@@ -42,6 +42,11 @@ def test_a_grid_needs_two_sizes(ends: tuple[int, int]) -> None:
         size_grid(*ends, 2)
 
 
+def test_a_grid_without_end_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="1000000001 sizes, more than 100000"):
+        size_grid(1, 2, 10**9)
+
+
 @pytest.mark.usefixtures("lines")
 def test_straight_lines_cross_where_they_do() -> None:
     survey = find_crossings(IDEAL, ["flat", "steep"], size_grid(1, 10**6, 1))

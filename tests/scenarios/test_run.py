@@ -22,7 +22,7 @@ def test_a_row_holds_time_bound_formula_and_bottleneck() -> None:
     assert row.lower_bound_us == pytest.approx(row.time_us, rel=1e-9)
     assert row.closed_form_us == pytest.approx(row.time_us, rel=1e-9)
     # The switch adds, so no algorithm needs less than N/B: 64 MiB / 450 GB/s = 149.13 us.
-    assert row.collective_bound_us == pytest.approx(2**26 / 450e9 * 1e6)
+    assert row.collective_bound_us == pytest.approx(1.75 * 2**26 / 450e9 * 1e6)
     assert row.bottleneck == "gpu0->switch"
 
 

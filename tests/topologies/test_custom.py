@@ -110,6 +110,11 @@ def test_a_missing_key_is_named(key: str) -> None:
         custom_topology(description)
 
 
+def test_a_name_that_would_break_a_table_is_refused() -> None:
+    with pytest.raises(FabricError, match="line break"):
+        custom_topology({"nodes": {"a\nb": {"kind": "gpu"}}, "links": []})
+
+
 def test_a_disconnected_graph_is_refused() -> None:
     with pytest.raises(FabricError, match="disconnected"):
         custom_topology({"nodes": PAIR["nodes"], "links": []})

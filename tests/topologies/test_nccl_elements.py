@@ -34,6 +34,7 @@ def test_elements_keep_attributes_order_and_line() -> None:
         ("<system>\x00</system>", "not XML"),
         ("<system>&undefined;</system>", "undefined entity"),
         (f'<system a="{"x" * 5000}"/>', "4096 characters"),
+        ('<system a="x&#10;y"/>', "line break"),
         ("<system>" + "<a/>" * 200_001 + "</system>", "200000 elements"),
     ],
 )

@@ -110,21 +110,21 @@ def test_a_wrong_question_gets_one_sentence_and_exit_code_two(line: str, words: 
 
 
 def test_a_simulator_that_contradicts_itself_says_so_loudly(ask: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    import scenarios.run
+    import netsim.runs
 
     def beaten(*_: object) -> float:
         raise InternalError("the run took 1 s, below its own lower bound of 2 s")
 
-    monkeypatch.setattr(scenarios.run, "check_run", beaten)
+    monkeypatch.setattr(netsim.runs, "check_run", beaten)
     answer = ask(PERF)
     assert answer.code == 70
     assert "INTERNAL ERROR, do not trust this result" in answer.sentence()
 
 
 def test_an_unexpected_fault_is_no_traceback_but_an_internal_error(ask: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    import scenarios.run
+    import netsim.runs
 
-    monkeypatch.setattr(scenarios.run, "check_run", lambda *_: {}["missing"])
+    monkeypatch.setattr(netsim.runs, "check_run", lambda *_: {}["missing"])
     answer = ask(PERF)
     assert answer.code == 70
     assert "KeyError" in answer.sentence()

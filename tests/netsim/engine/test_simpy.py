@@ -1,15 +1,20 @@
 """The SimPy engine against times worked out by hand, an independent engine, and laws that must hold."""
 
+import math
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from netsim.engine.links import array_on_grid, on_grid
 from netsim.engine.run import simulate
 from netsim.errors import FabricError, NetsimError, ScheduleError, StuckError, TooManyMessagesError
 from netsim.fabric import HOST_MEMORY, Link
-from netsim.schedule.dag import BRANCH, HEAD, LEFT, LEG, OUTPUT, TRUNK, ScheduleBuilder
+from netsim.metrics.bounds import check_run
+from netsim.schedule.dag import BRANCH, END, HEAD, LEFT, LEG, OUTPUT, TRUNK, ScheduleBuilder
 from netsim.testing import line, runs, star
 from tests.netsim.engine import oracle
 
@@ -267,14 +272,22 @@ def test_pieces_of_at_least_the_message_change_nothing(run):
 
 
 @given(runs(), st.sampled_from([300, 1000]))
-@settings(max_examples=40, deadline=None)
-def test_pieces_conserve_bytes_and_respect_requirements(run, quantum):
+@settings(max_examples=60, deadline=None)
+def test_pieces_respect_requirements_and_the_lower_bound(run, quantum):
     graph, schedule = run
     record = simulate(graph, schedule, quantum_bytes=quantum)
-    assert record.link_bytes.tolist() == simulate(graph, schedule).link_bytes.tolist()
+    check_run(schedule, record)
     for op in range(len(schedule)):
-        for need, _, lag in schedule.requirements(op):
-            assert record.start_s[op] >= record.start_s[need] + lag * 0.999
+        for need, milestone, lag in schedule.requirements(op):
+            since = record.end_s[need] if milestone == END else record.start_s[need]
+            assert record.start_s[op] >= since + lag * (1 - 1e-9)
+
+
+@given(runs())
+@settings(max_examples=60, deadline=None)
+def test_no_run_is_below_its_lower_bound(run):
+    graph, schedule = run
+    check_run(schedule, simulate(graph, schedule))
 
 
 @given(runs())
@@ -290,16 +303,41 @@ def test_the_same_input_gives_the_same_bytes_and_names_change_nothing(run):
 
 @given(runs())
 @settings(max_examples=40, deadline=None)
-def test_twice_all_latencies_at_half_the_bandwidth_is_twice_every_time(run):
+def test_twice_all_times_at_half_the_bandwidth_is_twice_every_time(run):
     graph, schedule = run
-    slow = graph.copy()
-    for edge in slow.edges:
-        link = graph.edges[edge]["link"]
-        double = Link(2 * link.latency_s, link.bandwidth_bytes_per_s / 2, gap_s=2 * link.gap_s, floor_s=2 * link.floor_s)
-        slow.edges[edge]["link"] = double
-    if schedule.duration.any() or schedule.requires_lag.any():
-        return
-    np.testing.assert_allclose(simulate(slow, schedule).end_s, 2 * simulate(graph, schedule).end_s, rtol=1e-12, atol=1e-15)
+    times = {}
+    for factor in (1, 2):
+        scaled = graph.copy()
+        for edge in scaled.edges:
+            link = graph.edges[edge]["link"]
+            # On the grid of time, with powers of two for bandwidths, doubling is exact: not a bit may differ.
+            latency, gap, floor = (factor * on_grid(value) for value in (link.latency_s, link.gap_s, link.floor_s))
+            rate = 2.0 ** round(math.log2(link.bandwidth_bytes_per_s)) / factor
+            scaled.edges[edge]["link"] = Link(latency, rate, gap_s=gap, floor_s=floor)
+        durations, lags = array_on_grid(schedule.duration), array_on_grid(schedule.requires_lag)
+        times[factor] = simulate(scaled, replace(schedule, duration=factor * durations, requires_lag=factor * lags)).end_s
+    assert times[2].tolist() == (2 * times[1]).tolist()
+
+
+def test_a_follower_has_not_left_before_what_it_follows_has_come():
+    graph = star(3, latency_s=0.0)
+    graph.edges["gpu0", "switch"]["link"] = Link(0.0, 1e8)
+    schedule = plan(3)
+    slow = schedule.send(0, 1, size=1000)
+    quick = schedule.send(1, 2, size=1000, after=[(slow, HEAD)])
+    schedule.send(2, 0, size=1000, after=[(quick, LEFT)])
+    # 1000 bytes at 0.1 GB/s come until 10 us; only then can the follower's last byte leave; 1 us back.
+    for quantum in (0, 10_000):
+        record = simulate(graph, schedule.build(), quantum_bytes=quantum)
+        assert record.end_s == close(np.array([10, 10, 11]) * US)
+
+
+def test_a_floor_of_interleaved_pieces_raises_no_false_alarm():
+    schedule = plan()
+    for rank in range(3):
+        schedule.send(rank, 3, size=3000)
+    record = simulate(star(4, floor_s=40 * US), schedule.build(), quantum_bytes=1000)
+    check_run(schedule.build(), record)
 
 
 def test_unrelated_links_change_nothing():

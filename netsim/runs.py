@@ -1,12 +1,20 @@
-"""`time`: a collective's completion time in one call, cheap enough for a planner to ask again and again."""
+"""`simulate` and `time` as users call them: an engine's run, held against its own lower bound.
 
+Stands above engines and metrics, which do not know each other. A run below its bound is an internal error, never a
+result. `time` is cheap enough for a planner to ask again and again.
+"""
+
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from netsim.engine.run import simulate
+from netsim.engine.run import DEFAULT_MAX_MESSAGES
+from netsim.engine.run import simulate as run_engine
 from netsim.errors import FabricError, ScheduleError
 from netsim.fabric import hosts_of
+from netsim.metrics.bounds import check_run
+from netsim.record import Record
 from netsim.routing import Router
 from netsim.schedule.catalogue import build_schedule
 from netsim.schedule.dag import Schedule
@@ -17,6 +25,71 @@ if TYPE_CHECKING:
 
 # Routers of frozen graphs: a graph that can still change is compiled anew each time.
 _ROUTERS: "WeakKeyDictionary[nx.DiGraph[str], Router]" = WeakKeyDictionary()
+
+
+def simulate(
+    topology: "nx.DiGraph[str] | Router",
+    schedule: Schedule,
+    *,
+    engine: str = "auto",
+    quantum_bytes: int = 0,
+    routing: str = "static",
+    max_messages: int = DEFAULT_MAX_MESSAGES,
+    record: str = "all",
+) -> Record:
+    """Run a schedule on a topology and hold the result against its lower bound.
+
+    Parameters
+    ----------
+    topology : networkx.DiGraph or Router
+        A topology (see `netsim.fabric`); pass a `Router` to keep its routes for several runs.
+    schedule : Schedule
+        What to run; rank i is the i-th GPU of the topology.
+    engine : {"auto", "simpy"}
+        Which engine runs it; the record says which did.
+    quantum_bytes : int
+        Links serve messages in pieces of this many bytes; 0 serves each message whole.
+    routing : str
+        Policy of `netsim.routing.Router`; ignored when a router is given.
+    max_messages : int
+        A run with more messages than this is refused before it starts.
+    record : {"all", "summary"}
+        Keep the times of all operations, or counters only.
+
+    Returns
+    -------
+    Record
+        With `lower_bound_s` set. The same input gives the same bytes.
+
+    Raises
+    ------
+    FabricError
+        If the topology is incomplete or two ranks that talk have no route.
+    StuckError
+        If the schedule cannot finish; names operations that wait for each other.
+    TooManyMessagesError
+        If there are more than `max_messages` messages.
+    InternalError
+        If the run is below its own lower bound.
+
+    Examples
+    --------
+    >>> import netsim, topologies
+    >>> schedule = netsim.build_schedule("all_reduce", "ring", 8, 2**26)
+    >>> record = netsim.simulate(topologies.build("ideal-switch:8@450GB/s,1us"), schedule)
+    >>> round(record.time_s * 1e6, 3)
+    274.979
+    """
+    run = run_engine(
+        topology,
+        schedule,
+        engine=engine,
+        quantum_bytes=quantum_bytes,
+        routing=routing,
+        max_messages=max_messages,
+        record=record,
+    )
+    return replace(run, lower_bound_s=check_run(schedule, run))
 
 
 def time(
