@@ -135,7 +135,7 @@ class Schedule:
 
     def describe(self, op: int) -> str:
         """Say in a few words what an operation is, for error messages and listings."""
-        kind = KIND_NAMES[self.kind[op]]
+        kind = KIND_NAMES[self.kind[op]] if self.kind[op] < len(KIND_NAMES) else f"unknown kind {self.kind[op]}"
         source = f"rank {self.src[op]}" if self.src[op] >= 0 else "switch"
         target = f"rank {self.dst[op]}" if self.dst[op] >= 0 else "switch"
         if self.kind[op] == COMPUTE:
@@ -381,7 +381,10 @@ def _check(schedule: Schedule, ops: Ids) -> None:
     end = np.where(schedule.src >= 0, schedule.src, schedule.dst)
     ranks = f"0 to {schedule.ranks - 1}"
     faults: list[tuple[npt.NDArray[np.bool_], str]] = [
-        (kind >= len(KIND_NAMES), f"is of kind {int(kind.max(initial=0))}; there are kinds 0 to {len(KIND_NAMES) - 1}"),
+        (
+            kind >= len(KIND_NAMES),
+            f"is of kind {int(kind.max(initial=0))}, but kinds are 0 ({KIND_NAMES[0]}) to {len(KIND_NAMES) - 1}",
+        ),
         (schedule.size < 0, "has a negative size"),
         (schedule.wire < schedule.size, "has fewer bytes on the wire than it carries"),
         (~(schedule.duration >= 0) | np.isinf(schedule.duration), "has a duration that is not zero or more seconds"),

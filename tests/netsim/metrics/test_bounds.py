@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -20,7 +21,7 @@ from netsim.metrics.bounds import (
 from netsim.routing import Router
 from netsim.schedule.catalogue import algorithms_for, build_schedule
 from netsim.schedule.collective import COLLECTIVES
-from netsim.schedule.dag import Schedule
+from netsim.schedule.dag import COLUMNS, HEAD, LEFT, Schedule, ScheduleBuilder
 from netsim.testing import line, star
 
 ALPHA, RATE = 1e-6, 450e9
@@ -161,7 +162,7 @@ def test_no_run_is_below_its_bounds_on_composed_machines(nodes, preset):
     router = Router(topologies.build(preset, nodes=nodes, nic="ndr400" if nodes > 1 else None))
     ranks = len(router.ranks)
     for collective in ("all_reduce", "alltoall", "all_gather", "broadcast"):
-        for algorithm in set(algorithms_for(collective, ranks)) - {"nvls"}:
+        for algorithm in [name for name in algorithms_for(collective, ranks) if name != "nvls"]:
             schedule = build_schedule(collective, algorithm, ranks, 1 << 22)
             record = simulate(router, schedule)
             check_run(schedule, record)
@@ -192,17 +193,92 @@ def test_a_bound_of_latency_binds_for_small_sizes():
     assert collective_bound("broadcast", 1, network(4)) == pytest.approx(ALPHA, rel=1e-4)
 
 
-def test_the_critical_path_follows_lags_heads_and_left(monkeypatch):
-    from netsim.schedule.dag import HEAD, LEFT, ScheduleBuilder
-
+def test_the_critical_path_follows_lags_and_left():
     plan = ScheduleBuilder("broadcast", "by hand", 2, 100_000)
     first = plan.send(0, 1, size=10_000)
     plan.send(1, 0, size=1000, after=[(first, LEFT, 5e-6)])
-    plan.send(1, 0, size=10_000, after=[(first, HEAD)], lane=plan.lane(1, "other"))
     schedule = plan.build()
     record = simulate(line(Link(1e-6, 1e9)), schedule)
-    # left at 10 us + 5 us + 1 us of bytes + 1 us of latency = 17 us; the follower of the head ends at 12 us if alone.
+    # left at 10 us + 5 us + 1 us of bytes + 1 us of latency
     assert run_lower_bound(schedule, record) == pytest.approx(17e-6)
+
+
+def test_the_critical_path_follows_heads():
+    plan = ScheduleBuilder("broadcast", "by hand", 2, 100_000)
+    first = plan.send(0, 1, size=10_000)
+    second = plan.send(1, 0, size=10_000, after=[(first, HEAD, 7e-6)])
+    plan.send(0, 1, size=0, after=[second])
+    schedule = plan.build()
+    record = simulate(line(Link(1e-6, 1e9)), schedule)
+    # head at 1 us + 7 us + 10 us of bytes + 1 us, then 1 us back
+    assert run_lower_bound(schedule, record) == pytest.approx(20e-6)
+    assert record.time_s == pytest.approx(20e-6)
+
+
+def test_rounding_in_a_long_run_is_no_false_alarm():
+    # 131,072 equal messages in 0.8 s, no latency: every sum is rounded, always the same way.
+    schedule = build_schedule("broadcast", "chain", 2, 1 << 30, chunk_bytes=8192)
+    record = simulate(star(2, latency_s=0.0, bandwidth_bytes_per_s=1.3e9), schedule)
+    assert check_run(schedule, record) == pytest.approx(record.time_s, rel=1e-9)
+
+
+def uneven_mesh(ranks=4):
+    graph = nx.DiGraph()
+    for rank in range(ranks):
+        graph.add_node(f"gpu{rank}", kind="gpu")
+    for a in range(ranks):
+        for b in range(ranks):
+            if a != b:
+                side = (a - b) % ranks in (1, ranks - 1)
+                graph.add_edge(f"gpu{a}", f"gpu{b}", link=Link(1e-6 if side else 50e-6, 1e9))
+    return Router(graph)
+
+
+def test_a_relay_may_be_quicker_than_the_direct_link_and_the_bound_knows():
+    router = uneven_mesh()
+    record = simulate(router, build_schedule("broadcast", "chain", 4, 8))
+    assert record.time_s == pytest.approx(3e-6, rel=0.02)
+    assert collective_bound("broadcast", 8, router) <= record.time_s
+
+
+def test_the_links_to_a_switch_that_copies_count_beside_direct_ones():
+    graph = star(3, latency_s=0.0, bandwidth_bytes_per_s=1e9)
+    graph.add_edge("gpu0", "gpu1", link=Link(0.0, 1e7))
+    graph.add_edge("gpu0", "gpu2", link=Link(0.0, 1e7))
+    router = Router(graph)
+    record = simulate(router, build_schedule("broadcast", "nvls", 3, 10_000))
+    assert collective_bound("broadcast", 10_000, router, in_network=True) <= record.time_s
+
+
+def stored_star():
+    graph = star(4)
+    graph.nodes["switch"].update(store_and_forward=True, piece_bytes=1000)
+    return graph
+
+
+def star_with_a_shortcut():
+    graph = star(4)
+    graph.add_edge("gpu0", "gpu2", link=Link(1e-6, 1e8))
+    return graph
+
+
+def two_equal_switches():
+    graph = star(4)
+    graph.add_node("twin", kind="nvswitch")
+    for rank in range(4):
+        graph.add_edge(f"gpu{rank}", "twin", link=Link(1e-6, 1e9))
+        graph.add_edge("twin", f"gpu{rank}", link=Link(0.0, 1e9))
+    return graph
+
+
+@pytest.mark.parametrize("graph", [uneven_mesh().graph, stored_star(), star_with_a_shortcut(), two_equal_switches()])
+def test_graphs_on_which_closed_forms_fail_are_not_uniform(graph):
+    assert uniform_network(Router(graph)) is None
+
+
+def test_nvl72_is_uniform_without_looking_at_every_pair():
+    uniform = uniform_network(Router(topologies.build("gb200-nvl72")))
+    assert (uniform.shape, uniform.latency_s) == ("switch", pytest.approx(1e-6))
 
 
 def test_a_run_below_its_bound_is_an_internal_error():
@@ -214,15 +290,13 @@ def test_a_run_below_its_bound_is_an_internal_error():
 
 def test_busbw_never_exceeds_the_link_without_in_network_reduction():
     for ranks in (2, 3, 8):
-        for algorithm in set(algorithms_for("all_reduce")) - {"nvls"}:
+        for algorithm in [name for name in algorithms_for("all_reduce") if name != "nvls"]:
             time_s = simulate(network(ranks), build_schedule("all_reduce", algorithm, ranks, 1 << 30)).time_s
             assert 2 * (ranks - 1) / ranks * (1 << 30) / time_s <= RATE * (1 + 1e-9)
 
 
 def reordered(schedule: Schedule, order) -> Schedule:
     """Give the operations of a schedule other ids."""
-    from netsim.schedule.dag import COLUMNS
-
     place = np.empty(len(schedule), int)
     place[order] = np.arange(len(schedule))
     spans = [np.arange(schedule.requires_start[op], schedule.requires_start[op + 1]) for op in order]
