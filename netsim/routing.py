@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Path = tuple[int, ...]
 
+_MANY = 8  # routes to one rank from which on a search of the whole graph is cheaper than as many from both ends
+
 
 class Router:
     """Routes between the ranks of one topology.
@@ -85,8 +87,10 @@ class Router:
             self._in[index[target]].append((index[source], edge))
         self._gpudirect = bool(graph.graph.get("gpudirect", True))
         self._memories = [node for node, kind in enumerate(self._kind) if kind == HOST_MEMORY]
+        self._between: dict[tuple[int, int], Path] = {}
         self._paths: dict[tuple[int, int, int], Path] = {}
         self._near: dict[tuple[int, bool], int] = {}
+        self._aimed: tuple[int, _Ways] = (-1, _Ways())
 
     @cached_property
     def digest(self) -> str:
@@ -101,10 +105,27 @@ class Router:
         FabricError
             If there is no route; the message names both GPUs.
         """
-        a, b = self._rank_node[src], self._rank_node[dst]
-        if self._gpudirect or self._host[a] == self._host[b]:
-            return self._route(a, b, dst)
-        return self._staged(a, b, dst)
+        found = self._between.get((src, dst))
+        if found is None:
+            a, b = self._rank_node[src], self._rank_node[dst]
+            staged = not self._gpudirect and self._host[a] != self._host[b]
+            found = self._between[src, dst] = self._staged(a, b, dst) if staged else self._route(a, b, dst)
+        return found
+
+    def paths(self, pairs: Sequence[tuple[int, int]]) -> list[Path]:
+        """Return the links of many routes at once; where many lead to one rank, the graph is searched once for all."""
+        towards: dict[int, list[int]] = {}
+        for src, dst in pairs:
+            if (src, dst) not in self._between:
+                towards.setdefault(dst, []).append(src)
+        for dst, sources in towards.items():
+            if len(sources) >= _MANY:
+                node = self._rank_node[dst]
+                self._aimed = (node, self._ways_to(node))
+                for src in sources:
+                    self.path(src, dst)
+        self._aimed = (-1, _Ways())
+        return [self.path(src, dst) for src, dst in pairs]
 
     def switch(self, ranks: Sequence[int], need: str) -> int:
         """Return the node of the switch that can join a group of ranks.
@@ -185,65 +206,77 @@ class Router:
     def _search(self, a: int, b: int, dst: int) -> Path:
         if a == b:
             return ()
-        length = _meet(self._out, self._in, self._transit, a, b)
-        if length is None:
+        ways = self._aimed[1] if self._aimed[0] == b else self._ways_between(a, b)
+        if a not in ways.hops:
             raise FabricError(
                 f"there is no route from {self.nodes[a]!r} to {self.nodes[b]!r}; routes pass through switches, root "
                 f"complexes and NICs, and through a {GPU} or a {HOST_MEMORY} only where it says transit: true"
             )
-        steps = self._steps(a, b, length)
-        # Widest first: the greatest width that survives to the end, then only hops that keep it.
-        width: list[dict[int, float]] = [{} for _ in range(length + 1)]
-        width[length][b] = float("inf")
-        for level in range(length - 1, -1, -1):
-            for node, hops in steps[level].items():
-                width[level][node] = max(min(self._width[edge], width[level + 1][other]) for other, edge in hops)
-        widest = width[0][a]
-        route = []
+        widest = ways.width[a]
+        route: list[int] = []
         node, spread = a, dst
-        for level in range(length):
-            hops = [
-                (other, edge)
-                for other, edge in steps[level][node]
-                if min(self._width[edge], width[level + 1][other]) >= widest
-            ]
+        while node != b:
+            hops = [hop for hop in ways.hops[node] if min(self._width[hop[1]], ways.width[hop[0]]) >= widest]
             if self._seed is None:
-                spread, choice = divmod(spread, len(hops))
+                # The digits of the destination, tier by tier; each digit is added to the next, so that destinations that
+                # share a tier's choice still differ at the next one and those that differ need not meet again.
+                rest, choice = divmod(spread, len(hops))
+                spread = rest + choice
             else:
-                choice = _hash(self._seed, a, dst, level) % len(hops)
+                choice = _hash(self._seed, a, dst, len(route)) % len(hops)
             node, edge = hops[choice]
             route.append(edge)
         return tuple(route)
 
-    def _steps(self, a: int, b: int, length: int) -> list[dict[int, list[tuple[int, int]]]]:
-        """For each level, the nodes on shortest routes with their next hops, in order of edge creation."""
+    def _ways_between(self, a: int, b: int) -> "_Ways":
+        """Return the shortest ways between two nodes, searched from both ends."""
+        length = _meet(self._out, self._in, self._transit, a, b)
+        if length is None:
+            return _Ways()
         middle = length // 2
         left = _levels(self._out, self._transit, a, b, middle)
         right = _levels(self._in, self._transit, b, a, length - middle)
-        # A node at forward distance d is on a shortest route if its backward distance is length - d. Near the start
-        # only forward distances are known, so prune backwards from the meeting level.
-        alive = left[middle] & right[length - middle]
-        steps: list[dict[int, list[tuple[int, int]]]] = [{} for _ in range(length)]
-        keep = alive
+        # A node at forward distance d is on a shortest way if its backward distance is length - d. Near the start only
+        # forward distances are known, so prune backwards from the meeting level.
+        levels = [set[int]()] * middle + [left[middle] & right[length - middle]]
         for level in range(middle - 1, -1, -1):
-            found = {}
-            for node in left[level]:
-                hops = [hop for hop in self._out[node] if hop[0] in keep]
-                if hops:
-                    found[node] = hops
-            steps[level] = found
-            keep = set(found)
-        here = alive
-        for level in range(middle, length):
-            ahead = right[length - level - 1]
-            found = {}
+            levels[level] = {node for node in left[level] if any(hop[0] in levels[level + 1] for hop in self._out[node])}
+        return self._ways(levels + [right[length - level] for level in range(middle + 1, length + 1)], b)
+
+    def _ways_to(self, b: int) -> "_Ways":
+        """Return the shortest ways from every node to one."""
+        levels = [{b}]
+        seen = {b}
+        while levels[-1]:
+            following = set()
+            for node in levels[-1]:
+                if node == b or self._transit[node]:
+                    for other, _ in self._in[node]:
+                        if other not in seen:
+                            seen.add(other)
+                            following.add(other)
+            levels.append(following)
+        return self._ways(levels[::-1], b)
+
+    def _ways(self, levels: list[set[int]], b: int) -> "_Ways":
+        """Return next hops and greatest widths of the nodes of levels that end at `b`, next hops in order of creation."""
+        ways = _Ways()
+        ways.width[b] = float("inf")
+        for here, ahead in zip(levels[-2::-1], levels[:0:-1], strict=True):
             for node in here:
-                hops = [hop for hop in self._out[node] if hop[0] in ahead]
+                hops = [hop for hop in self._out[node] if hop[0] in ahead and (hop[0] == b or self._transit[hop[0]])]
                 if hops:
-                    found[node] = hops
-            steps[level] = found
-            here = {other for hops in found.values() for other, _ in hops}
-        return steps
+                    ways.hops[node] = hops
+                    ways.width[node] = max(min(self._width[edge], ways.width[other]) for other, edge in hops)
+        return ways
+
+
+class _Ways:
+    """Shortest ways to one node: for each node its next hops as (node, edge), and the greatest width from there."""
+
+    def __init__(self) -> None:
+        self.hops: dict[int, list[tuple[int, int]]] = {}
+        self.width: dict[int, float] = {}
 
 
 def _policy_seed(policy: str) -> int | None:

@@ -22,6 +22,7 @@ def run(
     ] = None,
 ) -> None:
     """Simulate every run of a scenario file, print the table and write the rows to results/NAME.csv."""
+    from netsim.errors import NetsimError
     from netsim.export.files import check_target, write_whole
     from netsim.export.table import csv_text, human_text
     from scenarios.run import run_spec
@@ -33,7 +34,10 @@ def run(
     with Progress(len(scenario.specs)) as progress:
         for spec in scenario.specs:
             progress.step(f"{spec.collective} of {options.size_words(spec.size_bytes)} on {spec.machine.label}")
-            rows.append(run_spec(spec))
+            try:
+                rows.append(run_spec(spec))
+            except NetsimError as error:
+                raise type(error)(f"{file}: {error}") from None
     text = csv_text(rows)
     if target is None:
         sys.stdout.write(text)

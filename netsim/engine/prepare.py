@@ -6,6 +6,7 @@ without an event of its own; which links those are is decided here, once, for al
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -107,7 +108,8 @@ def prepare(router: Router, schedule: Schedule, quantum_bytes: int = 0) -> Prepa
     paths, path_of = _paths(router, schedule)
     watch, need = _watched(schedule)
     rows, op_class = _unique_rows(path_of, schedule.wire, watch)
-    classes = [_op_class(links, paths[path], wire, bits, quantum_bytes) for path, wire, bits in rows]
+    piece = [_piece(links, path, quantum_bytes) for path in paths]
+    classes = [OpClass(paths[path], wire, bits, piece[path]) for path, wire, bits in rows]
     lanes = len(schedule.lane_names)
     order = np.argsort(schedule.lane, kind="stable")
     starts = np.searchsorted(schedule.lane[order], np.arange(lanes + 1))
@@ -140,14 +142,16 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
     code = np.where(sort == 0, 0, (sort * ranks + np.maximum(end, 0)) * width + other)
     codes, path_of = np.unique(code, return_inverse=True)
     switches: dict[tuple[int, str], int] = {}
+    split = [divmod(value, width) for value in codes.tolist()]
+    parts = [(*divmod(rest, ranks), target) for rest, target in split]
+    pairs = [(rank, target) for what, rank, target in parts if what == 1]
+    direct = iter(router.paths(pairs))
     paths: list[Path] = []
-    for value in codes.tolist():
-        rest, target = divmod(value, width)
-        what, rank = divmod(rest, ranks)
+    for what, rank, target in parts:
         if what == 0:
             paths.append(())
         elif what == 1:
-            paths.append(router.path(rank, target))
+            paths.append(next(direct))
         else:
             ability = "reduce" if what % 2 else "multicast"
             if (target, ability) not in switches:
@@ -195,10 +199,10 @@ def _unique_rows(
     return rows, op_class
 
 
-def _op_class(links: LinkTable, path: Path, wire: int, watch: int, quantum_bytes: int) -> OpClass:
+def _piece(links: LinkTable, path: Path, quantum_bytes: int) -> int:
+    """Return the bytes of a piece on a route: the least that the quantum or a node that stores asks for; 0 for none."""
     stored = [links.piece_bytes[link] for link in path[:-1] if links.piece_bytes[link]]
-    piece = min([*stored, quantum_bytes] if quantum_bytes else stored, default=0)
-    return OpClass(path=path, wire=wire, watch=watch, piece=piece)
+    return min([*stored, quantum_bytes] if quantum_bytes else stored, default=0)
 
 
 def _exclusive(
@@ -211,6 +215,5 @@ def _exclusive(
     np.minimum.at(least, first_of, lane)
     np.maximum.at(most, first_of, lane)
     exclusive = least >= most
-    for path in paths:
-        exclusive[list(path[1:])] = False
+    exclusive[np.fromiter(chain.from_iterable(path[1:] for path in paths), np.int64)] = False
     return exclusive[:links]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from netsim.errors import ScheduleError
+from netsim.errors import ScheduleError, TooManyMessagesError
 from netsim.schedule import alltoall, chain, direct, halving, nvls, ring, tree
 from netsim.schedule.collective import COLLECTIVES, check_collective
 from netsim.schedule.collective import space_bytes as length_of_space
@@ -175,6 +175,12 @@ def build_schedule(
         raise ScheduleError(f"an alignment of {align_bytes} bytes: it must be 1 or more")
     if channels < 1:
         raise ScheduleError(f"{channels} channels: the number of channels must be 1 or more")
+    least = channels * ranks * (ranks - 1)
+    if channels > 1 and limit is not None and least > limit:
+        raise TooManyMessagesError(
+            f"{collective} by {algorithm} over {ranks} ranks and {channels} channels needs at least {least} messages, "
+            f"more than the limit of {limit}; raise it with --max-messages, or use fewer channels"
+        )
     if entry.power_of_two and ranks & (ranks - 1):
         raise ScheduleError(
             f"{algorithm} serves {collective} only for powers of two, not for {ranks} ranks; "

@@ -154,3 +154,49 @@ def test_every_route_is_a_shortest_and_widest_one(graph):
             }
             route = tuple(names(router, router.path(src, dst)).split("-"))
             assert width[route] == max(width.values())
+
+
+@given(graphs(), st.sampled_from(["static", "ecmp:5"]))
+def test_many_routes_at_once_are_the_routes_one_by_one(graph, policy):
+    for node in graph:
+        graph.nodes[node]["transit"] = True
+    one_by_one, at_once = Router(graph, policy), Router(graph, policy)
+    ranks = range(len(one_by_one.ranks))
+    pairs = [(src, dst) for src in ranks for dst in ranks if src != dst] * 3
+    assert at_once.paths(pairs) == [one_by_one.path(*pair) for pair in pairs]
+
+
+def test_many_routes_over_spines_are_the_routes_one_by_one():
+    nodes = {f"g{i}": "gpu" for i in range(16)} | dict.fromkeys(("l0", "l1", "s0", "s1", "s2", "s3"), "network_switch")
+    cables = [(f"g{i}", f"l{i // 8}", 50) for i in range(16)] + [(f"l{i}", f"s{j}", 50) for i in range(2) for j in range(4)]
+    graph = graph_of(nodes, cables)
+    pairs = [(src, dst) for dst in range(16) for src in range(16) if src != dst]
+    one_by_one = Router(graph)
+    assert Router(graph).paths(pairs) == [one_by_one.path(*pair) for pair in pairs]
+
+
+def test_two_gpus_of_a_host_receive_through_two_nics():
+    nodes, cables = {"net": "network_switch"}, []
+    for host in "ab":
+        nodes |= {f"{name}_{host}": kind for name, kind in (("g0", "gpu"), ("g1", "gpu"), ("n0", "nic"), ("n1", "nic"))}
+        nodes[f"switch_{host}"] = "pcie_switch"
+        cables += [(f"{name}_{host}", f"switch_{host}", 50) for name in ("g0", "g1", "n0", "n1")]
+        cables += [(f"{name}_{host}", "net", 25) for name in ("n0", "n1")]
+    router = Router(graph_of(nodes, cables))
+    for src, dsts in ((0, (2, 3)), (2, (0, 1))):
+        enters = {names(router, router.path(src, dst)).split("-")[4] for dst in dsts}
+        leaves = {names(router, router.path(src, dst)).split("-")[2] for dst in dsts}
+        assert len(enters) == len(leaves) == 2
+
+
+def test_sixteen_destinations_use_every_pair_of_choices_in_a_three_tier_tree():
+    nodes = {"g0": "gpu", "leaf": "network_switch", "far": "network_switch"} | {f"g{i}": "gpu" for i in range(1, 17)}
+    cables = [("g0", "leaf", 50)] + [(f"g{i}", "far", 50) for i in range(1, 17)]
+    for spine in range(4):
+        nodes[f"s{spine}"] = "network_switch"
+        cables.append(("leaf", f"s{spine}", 50))
+        for core in range(4):
+            nodes[f"c{spine}{core}"] = "network_switch"
+            cables += [(f"s{spine}", f"c{spine}{core}", 50), (f"c{spine}{core}", "far", 50)]
+    router = Router(graph_of(nodes, cables))
+    assert len({names(router, router.path(0, dst)).split("-")[3] for dst in range(1, 17)}) == 16
