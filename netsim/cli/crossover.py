@@ -115,9 +115,8 @@ def _lines(count: int | None, survey: Survey, names: list[str], sizes: list[int]
     where = f"{count} chunk{'s' * (count != 1)}: " if count else ""
     if not survey.crossings:
         span = f"{options.size_words(sizes[0])} to {options.size_words(sizes[-1])}"
-        return [
-            f"{where}no crossing from {span}: {survey.first_winner} is the fastest of {', '.join(names)} (the first named, where they tie)"
-        ]
+        fastest = f"{survey.first_winner} is the fastest of {', '.join(names)}"
+        return [f"{where}no crossing from {span}: {fastest} (the first named, where they tie)"]
     lines = []
     for crossing in survey.crossings:
         beside = "no formula" if crossing.formula_bytes is None else f"formula: {_megabytes(crossing.formula_bytes)}"
