@@ -8,14 +8,14 @@ import time
 
 COMMANDS = {
     "python -c pass": ["-c", "pass"],
-    "netsim --help": ["-m", "netsim.cli.app", "--help"],
+    "netsim --help": ["-m", "netsim", "--help"],
     "netsim perf, 8 ranks": [
-        *("-m", "netsim.cli.app", "perf", "all_reduce", "--topology", "ideal-switch:8@450GB/s,1us"),
+        *("-m", "netsim", "perf", "all_reduce", "--topology", "ideal-switch:8@450GB/s,1us"),
         *("--algo", "ring", "--csv", "-"),
     ],
     "netsim perf hgx-h100": [
         "-m",
-        "netsim.cli.app",
+        "netsim",
         "perf",
         "all_reduce",
         "--topology",
