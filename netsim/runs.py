@@ -11,12 +11,12 @@ from weakref import WeakKeyDictionary
 
 from netsim.engine.run import DEFAULT_MAX_MESSAGES
 from netsim.engine.run import simulate as run_engine
-from netsim.errors import FabricError, ScheduleError
+from netsim.errors import FabricError, NetsimError, ScheduleError
 from netsim.fabric import hosts_of
 from netsim.metrics.bounds import check_run
 from netsim.record import Record
 from netsim.routing import Router
-from netsim.schedule.catalogue import build_schedule
+from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.dag import Schedule
 from netsim.units import parse_bytes
 
@@ -97,7 +97,7 @@ def time(
     size: int | str,
     topology: "nx.DiGraph[str]",
     *,
-    algorithm: str = "ring",
+    algorithm: str = "auto",
     protocol: str = "ideal",
     root: int = 0,
     chunk_bytes: int | None = None,
@@ -114,7 +114,7 @@ def time(
     topology : networkx.DiGraph
         All its GPUs take part.
     algorithm : str
-        For example ``ring``.
+        For example ``ring``; ``auto`` is the fastest of all textbook algorithms that can run.
     protocol : {"ideal"}
         Textbook alpha-beta; NCCL's protocols come later.
     root, chunk_bytes, chunks
@@ -123,8 +123,11 @@ def time(
     Examples
     --------
     >>> import netsim, topologies
-    >>> round(netsim.time("all_reduce", "64 MiB", topologies.build("ideal-switch:8@450GB/s,1us")) * 1e6, 3)
+    >>> switch = topologies.build("ideal-switch:8@450GB/s,1us")
+    >>> round(netsim.time("all_reduce", "64 MiB", switch, algorithm="ring") * 1e6, 3)
     274.979
+    >>> netsim.time("all_reduce", "64 MiB", switch) < 180e-6  # the switch adds and multicasts
+    True
     """
     if protocol != "ideal":
         raise ScheduleError(f"unknown protocol {protocol!r}; accepted is ideal, NCCL's protocols come later")
@@ -135,10 +138,26 @@ def time(
         router = Router(topology)
         if getattr(topology, "frozen", False):
             _ROUTERS[topology] = router
-    groups = hosts_of(topology)
-    size_bytes = parse_bytes(size)
-    schedule = _schedule(collective, algorithm, len(router.ranks), size_bytes, root, chunk_bytes, chunks, groups)
-    return simulate(router, schedule, record="summary").time_s
+    ranks, groups, size_bytes = len(router.ranks), hosts_of(topology), parse_bytes(size)
+    if algorithm != "auto":
+        schedule = _schedule(collective, algorithm, ranks, size_bytes, root, chunk_bytes, chunks, groups)
+        return simulate(router, schedule, record="summary").time_s
+    refusal: NetsimError | None = None
+    best: float | None = None
+    for name in algorithms_for(collective, ranks):
+        pieces = "chunks" in options_for(collective, name)
+        cut = (chunk_bytes, chunks) if pieces else (None, None)
+        try:
+            schedule = _schedule(collective, name, ranks, size_bytes, root, *cut, groups)
+            seconds = simulate(router, schedule, record="summary").time_s
+        except (FabricError, ScheduleError) as error:
+            # Not every switch adds or multicasts, and not every number of ranks suits every algorithm.
+            refusal = refusal or error
+        else:
+            best = seconds if best is None else min(best, seconds)
+    if best is None:
+        raise refusal or ScheduleError(f"no algorithm serves {collective}")
+    return best
 
 
 @lru_cache(maxsize=8)

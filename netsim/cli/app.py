@@ -20,6 +20,7 @@ VERBS = {
     "perf": "nccl-tests for a machine you do not have: time and bandwidth of a collective by size",
     "crossover": "the sizes at which another algorithm becomes the fastest, by simulation",
     "run": "a scenario file to a CSV under results/",
+    "reproduce": "every number of the article, stated beside simulated",
     "topo": "list, show and check machines: presets, study graphs, files",
     "schedule": "list, show and prove the steps of an algorithm",
     "doctor": "versions, GPU or none, extras, shadowed packages",
