@@ -19,6 +19,10 @@ class FabricError(NetsimError):
     """A topology graph lacks something that it must carry, or two ranks have no path between them."""
 
 
+class DisconnectedError(FabricError):
+    """The GPUs of a topology are not all joined; `netsim topo check` answers with it, everything else refuses."""
+
+
 class ProfileError(NetsimError):
     """A link profile is missing, incomplete or physically impossible."""
 

@@ -10,7 +10,8 @@ Node attributes: ``kind`` (one of `KINDS`), ``host`` (name of the server a node 
 ``transit`` (whether a route may pass through; what `TRANSIT` says of its kind where absent),
 ``store_and_forward`` with ``piece_bytes`` (a message is received whole, in pieces of that size, before it goes on).
 Graph attributes: ``name``, ``ranks`` (GPU nodes in rank order), ``gpudirect`` (False: traffic between a GPU and a NIC
-is staged in host memory), ``remarks`` (doubtful values met while loading).
+is staged in host memory), ``gdr_level``, ``p2p``, ``pxn`` and ``nvb`` (staging by distance and relays through GPUs; see
+`netsim.reach.Rules`), ``remarks`` (doubtful values met while loading).
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
-from netsim.errors import FabricError
+from netsim.errors import DisconnectedError, FabricError
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -150,7 +151,7 @@ def _check_connected(graph: "nx.DiGraph[str]", ranks: tuple[str, ...]) -> None:
                     todo.append(other)
         for node in ranks:
             if node not in seen:
-                raise FabricError(f"the topology is disconnected: GPU {ranks[0]!r} cannot {words} GPU {node!r}")
+                raise DisconnectedError(f"the topology is disconnected: GPU {ranks[0]!r} cannot {words} GPU {node!r}")
 
 
 def topology_digest(graph: "nx.DiGraph[str]") -> str:
@@ -164,8 +165,12 @@ def topology_digest(graph: "nx.DiGraph[str]") -> str:
 
 def _canonical(graph: "nx.DiGraph[str]") -> Iterable[str]:
     yield repr((ranks_of(graph), graph.graph.get("gpudirect", True)))
+    yield from (repr((key, graph.graph[key])) for key in ("gdr_level", "nvb", "p2p", "pxn") if graph.graph.get(key))
     for node, attributes in sorted(graph.nodes.items(), key=lambda item: str(item[0])):
         yield repr((node, sorted((key, repr(value)) for key, value in attributes.items())))
     names = [field.name for field in fields(Link)]
+    written: dict[Link, str] = {}  # a large cluster has a handful of distinct links
     for source, target, link in sorted(links_of(graph), key=lambda item: (str(item[0]), str(item[1]))):
-        yield repr((source, target, [getattr(link, name) for name in names]))
+        if link not in written:
+            written[link] = repr([getattr(link, name) for name in names])
+        yield f"({source!r}, {target!r}, {written[link]})"

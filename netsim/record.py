@@ -12,6 +12,29 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
+class Services:
+    """When each link served each message: one row a message, piece and link, by operation, piece and place on the route."""
+
+    op: npt.NDArray[np.int64]
+    """Which operation's message."""
+    piece: npt.NDArray[np.int64]
+    """Which piece of it, from 0; always 0 where messages are served whole."""
+    hop: npt.NDArray[np.int64]
+    """Place of the link on the operation's route, from 0."""
+    link: npt.NDArray[np.int64]
+    """Which link, an index into `Record.edges`."""
+    ask_s: Floats
+    """When the link was asked: the first byte is there, and waits until the link is free."""
+    start_s: Floats
+    """When the link began to serve."""
+    free_s: Floats
+    """When the link was free again."""
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+
+@dataclass(frozen=True, eq=False)
 class Record:
     """One finished run of a schedule on a topology."""
 
@@ -44,6 +67,8 @@ class Record:
     quantum_bytes: int = 0
     routing: str = "static"
     seed: int | None = None
+    services: Services | None = None
+    """Every service of every link, where the run was asked for them."""
     lower_bound_s: float | None = None
     """What the run could not beat: its critical path on idle links, or its busiest link's work, whichever is longer."""
 

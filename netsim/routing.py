@@ -3,33 +3,57 @@
 Stands between the fabric and the engines; there is no time in it. The graph is compiled once to integer adjacency; a
 route is found by a search from both ends that stops where they meet, so that a route inside a server costs the same in
 a cluster of any size. Among routes with the fewest links the widest wins (nccl.md 5.1), and among equally wide ones the
-policy decides; node names never do.
+policy decides; node names never do. Ranks that are joined without NICs never talk through one, and data that leaves or
+enters a host does so by a NIC nearest to its GPU, as with NCCL: which of those, and what lies between, is the search's.
 
 Policies: ``static`` spreads destinations over equal next hops by the destination's rank, tier by tier, the way
-destination-based fat-tree routing does; ``ecmp:SEED`` hashes source, destination and seed. ``spray`` (a message over
-several routes) is refused until an engine can split a message.
+destination-based fat-tree routing does; ``ecmp:SEED`` hashes source, destination and seed; ``ecmp:SEED,flows=F`` gives
+each pair F hashed routes, which its messages use in turn, as NCCL's InfiniBand transport does with its queue pairs.
+``spray`` (one message over several routes) is refused until an engine can split a message.
 
-Without GPUDirect (graph attribute ``gpudirect`` False) a route from a GPU to another host passes through the NICs that
-it would use with it, and stops in host memory before the first and after the last; links met twice are listed twice.
+What a graph's attributes add (`netsim.reach.Rules`): without GPUDirect, or where a NIC is farther from its GPU than
+``gdr_level``, a route from a GPU to another host stops in host memory on that side; links met twice are listed twice.
+GPUs of a host that are farther apart than ``p2p`` stage in host memory on the receiver's side, where NCCL's
+shared-memory transport puts its buffer. With ``nvb`` two GPUs may talk over NVLink through a third. With ``pxn`` a GPU
+sends through a peer on NVLink that sits on the destination's rail, where its own route would cross more than one
+network switch, or its own NIC is out of GPUDirect's reach, or there is no route at all. A relay cuts through: what it
+holds back is its chunk, which is the schedule's affair.
 """
 
-import hashlib
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from netsim.errors import FabricError
-from netsim.fabric import GPU, HOST_MEMORY, NIC, check_fabric, links_of, may_transit, ranks_of, topology_digest
+from netsim.fabric import (
+    GPU,
+    HOST_MEMORY,
+    NETWORK_SWITCH,
+    NIC,
+    NVSWITCH,
+    check_fabric,
+    ranks_of,
+    topology_digest,
+)
+from netsim.node_routes import NodeRoutes, Path
+from netsim.reach import Rules, path_type
+from netsim.ways import distance
 
 if TYPE_CHECKING:
     import networkx as nx
 
-Path = tuple[int, ...]
+__all__ = ["POLICIES", "Path", "Router"]
+
+POLICIES = "static, ecmp:SEED and ecmp:SEED,flows=F"
+"""The routing policies, for messages."""
 
 _MANY = 8  # routes to one rank from which on a search of the whole graph is cheaper than as many from both ends
+_MOST_FLOWS = 4096
+_ECMP = re.compile(r"ecmp:([0-9]{1,18})(?:,flows=([0-9]{1,4}))?", re.ASCII)
 
 
-class Router:
+class Router(NodeRoutes):
     """Routes between the ranks of one topology.
 
     Parameters
@@ -37,7 +61,7 @@ class Router:
     graph : networkx.DiGraph
         A topology that passes `netsim.fabric.check_fabric`.
     policy : str
-        ``static`` or ``ecmp:SEED`` (SEED a whole number).
+        ``static``, ``ecmp:SEED`` or ``ecmp:SEED,flows=F`` (whole numbers).
 
     Raises
     ------
@@ -56,76 +80,64 @@ class Router:
     (0,)
     """
 
-    edges: list[tuple[str, str]]
-    """Every directed link as (from, to), in the order of its index."""
-    nodes: list[str]
-    """Every node, in the order of its index."""
+    flows: int
+    """Routes that the messages between two ranks use in turn."""
 
     def __init__(self, graph: "nx.DiGraph[str]", policy: str = "static") -> None:
         check_fabric(graph)
-        self._seed = _policy_seed(policy)
+        seed, self.flows = _seed_and_flows(policy)
+        super().__init__(graph, seed)
         self.policy = policy
-        self.graph = graph
-        self.nodes = list(graph)
-        index = {node: position for position, node in enumerate(self.nodes)}
+        self.rules = Rules.of(graph.graph)
         self.ranks = ranks_of(graph)
-        self._rank_node = [index[node] for node in self.ranks]
-        self._kind = [graph.nodes[node]["kind"] for node in self.nodes]
-        self._host = [graph.nodes[node].get("host") for node in self.nodes]
-        self._transit = [may_transit(graph.nodes[node]) for node in self.nodes]
-        self._out: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
-        self._in: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
-        self.edges = []
-        self._width: list[float] = []
-        self._source: list[int] = []
-        for source, target, link in links_of(graph):
-            edge = len(self.edges)
-            self.edges.append((source, target))
-            self._source.append(index[source])
-            self._width.append(link.bandwidth_bytes_per_s)
-            self._out[index[source]].append((index[target], edge))
-            self._in[index[target]].append((index[source], edge))
-        self._gpudirect = bool(graph.graph.get("gpudirect", True))
-        self._memories = [node for node, kind in enumerate(self._kind) if kind == HOST_MEMORY]
-        self._between: dict[tuple[int, int], Path] = {}
-        self._paths: dict[tuple[int, int, int], Path] = {}
+        self._rank_node = [self.index[node] for node in self.ranks]
+        self._memories: dict[object, list[int]] = {}
+        for node, kind in enumerate(self._kind):
+            if kind == HOST_MEMORY:
+                self._memories.setdefault(self._host[node], []).append(node)
+        self._between: dict[tuple[int, ...], Path] = {}
         self._near: dict[tuple[int, bool], int] = {}
-        self._aimed: tuple[int, _Ways] = (-1, _Ways())
+        self._peers: dict[int, dict[int, Path]] = {}
+        self._rank_of = {node: rank for rank, node in enumerate(self._rank_node)}
 
     @cached_property
     def digest(self) -> str:
         """The topology's digest (`netsim.fabric.topology_digest`), computed once."""
         return topology_digest(self.graph)
 
-    def path(self, src: int, dst: int) -> Path:
-        """Return the links from one rank to another, in order, as indices into `edges`.
+    def path(self, src: int, dst: int, flow: int = 0) -> Path:
+        """Return the links from one rank to another, in order, as indices into `edges`; `flow` is below `flows`.
 
         Raises
         ------
         FabricError
             If there is no route; the message names both GPUs.
         """
-        found = self._between.get((src, dst))
+        key = (src, dst, flow)
+        found = self._between.get(key)
         if found is None:
             a, b = self._rank_node[src], self._rank_node[dst]
-            staged = not self._gpudirect and self._host[a] != self._host[b]
-            found = self._between[src, dst] = self._staged(a, b, dst) if staged else self._route(a, b, dst)
+            spread = dst + flow * len(self.ranks)
+            same = self._host[a] == self._host[b]
+            found = self._between[key] = self._within(a, b, spread) if same else self._across(a, b, spread)
         return found
 
-    def paths(self, pairs: Sequence[tuple[int, int]]) -> list[Path]:
-        """Return the links of many routes at once; where many lead to one rank, the graph is searched once for all."""
-        towards: dict[int, list[int]] = {}
-        for src, dst in pairs:
-            if (src, dst) not in self._between:
-                towards.setdefault(dst, []).append(src)
-        for dst, sources in towards.items():
-            if len(sources) >= _MANY:
-                node = self._rank_node[dst]
-                self._aimed = (node, self._ways_to(node))
-                for src in sources:
-                    self.path(src, dst)
-        self._aimed = (-1, _Ways())
-        return [self.path(src, dst) for src, dst in pairs]
+    def paths(self, pairs: Sequence[tuple[int, ...]]) -> list[Path]:
+        """Return the links of many routes at once, each given as `path` takes it.
+
+        Where many lead to one rank, the graph is searched once for all.
+        """
+        towards: dict[tuple[int, str], list[tuple[int, ...]]] = {}
+        for pair in pairs:
+            if (*pair, 0)[:3] not in self._between:
+                a, b = (self._rank_node[rank] for rank in pair[:2])
+                towards.setdefault((b, self._manner(a, b)), []).append(pair)
+        for (node, manner), several in towards.items():
+            if len(several) >= _MANY:
+                self._aim(node, manner)
+                for pair in several:
+                    self.path(*pair)
+        return [self.path(*pair) for pair in pairs]
 
     def switch(self, ranks: Sequence[int], need: str) -> int:
         """Return the node of the switch that can join a group of ranks.
@@ -163,181 +175,165 @@ class Router:
         """Return the links from a switch that `switch` found to a rank."""
         return self._route(switch, self._rank_node[rank], rank)
 
-    def _staged(self, a: int, b: int, dst: int) -> Path:
-        """Return the route that the two GPUs would take through their NICs, with a stop in host memory on either side."""
-        direct = self._route(a, b, dst)
-        on_the_way = [self._source[edge] for edge in direct]
-        nics = [position for position, node in enumerate(on_the_way) if self._kind[node] == NIC]
+    def _within(self, a: int, b: int, spread: int) -> Path:
+        """Return the route between two GPUs of a host."""
+        route = self._route(a, b, spread)
+        if self.rules.nvb or self.rules.p2p is not None:
+            far = self._type(route, gpu_first=True)
+            if self.rules.nvb and far not in ("NVL", "NVB"):
+                bridges = self._bridges(a, b)
+                if bridges:
+                    return bridges[spread % len(bridges)]
+            if a != b and not self.rules.peers_reach(far):
+                memory = self._nearest_memory(b, leaving=False)
+                return self._route(a, memory, spread) + self._route(memory, b, spread)
+        return route
+
+    def _across(self, a: int, b: int, spread: int) -> Path:
+        """Return the route between GPUs of two hosts."""
+        direct = self._find(a, b, spread)
+        relay = self._relay(a, b, direct, spread) if self.rules.pxn else None
+        if relay is not None:
+            over, peer = relay
+            return over + self._staged(peer, b, self._route(peer, b, spread), spread)
+        if direct is None:
+            raise self._no_route(a, b)
+        return self._staged(a, b, direct, spread)
+
+    def _staged(self, a: int, b: int, direct: Path, spread: int) -> Path:
+        """Return a route between hosts with a stop in host memory wherever a NIC does not reach the GPU's."""
+        nics = [place for place, edge in enumerate(direct) if self._kind[self._ends[edge][0]] == NIC]
         if not nics:
             return direct
-        first, last = nics[0], nics[-1]
-        here, there = self._nearest_memory(a, leaving=True), self._nearest_memory(b, leaving=False)
-        out = self._route(a, here, dst) + self._route(here, on_the_way[first], dst)
-        back = self._route(on_the_way[last], there, dst) + self._route(there, b, dst)
-        return out + direct[first:last] + back
+        out, back = direct[: nics[0]], direct[nics[-1] :]
+        if not self.rules.nic_reaches(self._type(out, gpu_first=True)):
+            here = self._nearest_memory(a, leaving=True)
+            out = self._route(a, here, spread) + self._route(here, self._ends[direct[nics[0]]][0], spread)
+        if not self.rules.nic_reaches(self._type(back, gpu_first=False)):
+            there = self._nearest_memory(b, leaving=False)
+            back = self._route(self._ends[direct[nics[-1]]][0], there, spread) + self._route(there, b, spread)
+        return out + direct[nics[0] : nics[-1]] + back
+
+    def _type(self, route: Path, *, gpu_first: bool) -> str:
+        """Return NCCL's type of a route that begins, or ends, at a GPU."""
+        kinds = [self._kind[self._ends[edge][0]] for edge in route[1:]]
+        own = route[0 if gpu_first else -1] if route else None
+        chip = own is not None and self.graph.edges[self.edges[own]]["link"].kind.startswith("c2c")
+        return path_type(kinds, chip)
+
+    def _bridges(self, a: int, b: int) -> list[Path]:
+        """Return the widest ways over one GPU that has an NVLink to both, in order of creation."""
+        onward = {node: edge for node, edge in self._in[b] if self._kind[node] == GPU}
+        ways = [(edge, onward[node]) for node, edge in self._out[a] if node in onward]
+        widths = [min(self._width[edge] for edge in way) for way in ways]
+        return [way for way, width in zip(ways, widths, strict=True) if width == max(widths)]
+
+    def _relay(self, a: int, b: int, direct: Path | None, spread: int) -> tuple[Path, int] | None:
+        """Return a peer on the destination's rail and the way there, None where it gains nothing or there is none."""
+        crossed = len(self.nodes)
+        if direct is not None:
+            reaches = self._departs_directly(direct)
+            crossed = self._crossed(direct) + (not reaches)
+            if crossed <= 1:
+                return None
+        rails = self._rails_of(b, leaving=False)
+        best: list[int] = []
+        least = (crossed, 0)
+        peers = self._peers_of(a)
+        for peer in peers:
+            onward = self._find(peer, b, spread) if rails & self._rails_of(peer, leaving=True) else None
+            if onward is None or not self._departs_directly(onward) or self._crossed(onward) >= crossed:
+                continue
+            cost = (self._crossed(onward), len(onward))
+            if not best or cost < least:
+                best, least = [], cost
+            if cost == least:
+                best.append(peer)
+        if not best:
+            return None
+        # Sources, not destinations, are spread over equal peers: what goes to one rail has few destinations. Counting
+        # only those who need a relay gives each peer as many of them.
+        turn = sum(peer not in best and self._rank_of[peer] < self._rank_of[a] for peer in peers)
+        chosen = best[turn % len(best)]
+        return peers[chosen], chosen
+
+    def _crossed(self, route: Path) -> int:
+        """Count the network switches that a route passes."""
+        return sum(self._kind[self._ends[edge][1]] == NETWORK_SWITCH for edge in route)
+
+    def _departs_directly(self, route: Path) -> bool:
+        """Say whether the first NIC of a route to another host reads the GPU's memory itself."""
+        first = next((place for place, edge in enumerate(route) if self._kind[self._ends[edge][0]] == NIC), 0)
+        return not first or self.rules.nic_reaches(self._type(route[:first], gpu_first=True))
+
+    def _peers_of(self, a: int) -> dict[int, Path]:
+        """Return the other ranks of a GPU's host that it reaches over NVLink, and how, in order of rank."""
+        if a not in self._peers:
+            found: dict[int, Path] = {}
+            for node, edge in self._out[a]:
+                if self._kind[node] == GPU:
+                    found[node] = (edge,)
+                elif self._kind[node] == NVSWITCH:
+                    for other, onward in self._out[node]:
+                        if self._kind[other] == GPU and other != a:
+                            found.setdefault(other, (edge, onward))
+            self._peers[a] = (
+                {node: found[node] for node in self._rank_node if node in found and self._host[node] == self._host[a]}
+                if found
+                else {}
+            )
+        return self._peers[a]
+
+    def _rails_of(self, gpu: int, *, leaving: bool) -> set[int]:
+        """Return the network switches behind a GPU's nearest NICs."""
+        adjacency = self._out if leaving else self._in
+        doors = self._doors_of(gpu, leaving=leaving)
+        return {end for nic in doors for end, _ in adjacency[nic] if self._kind[end] == NETWORK_SWITCH}
 
     def _nearest_memory(self, node: int, *, leaving: bool) -> int:
         """Return the host memory with the fewest links to a GPU of the same host (the first created among equals)."""
         key = (node, leaving)
         if key not in self._near:
             best: tuple[int, int] | None = None
-            for memory in self._memories:
-                if self._host[memory] != self._host[node]:
-                    continue
+            for memory in self._memories.get(self._host[node], ()):
                 ends = (node, memory) if leaving else (memory, node)
-                length = _meet(self._out, self._in, self._transit, *ends)
+                length = distance(self._out, self._in, self._inside, *ends)
                 if length is not None and (best is None or length < best[0]):
                     best = (length, memory)
             if best is None:
                 raise FabricError(
-                    f"GPU {self.nodes[node]!r} has no host memory to stage in: without GPUDirect every host needs a "
+                    f"GPU {self.nodes[node]!r} has no host memory to stage in: what cannot be copied directly needs a "
                     "node of kind 'host_memory' on the GPU's side"
                 )
             self._near[key] = best[1]
         return self._near[key]
 
-    def _route(self, a: int, b: int, dst: int) -> Path:
-        """Return one shortest route between two nodes; `dst` spreads equal choices."""
-        key = (a, b, dst)
-        if key not in self._paths:
-            self._paths[key] = self._search(a, b, dst)
-        return self._paths[key]
-
-    def _search(self, a: int, b: int, dst: int) -> Path:
-        if a == b:
-            return ()
-        ways = self._aimed[1] if self._aimed[0] == b else self._ways_between(a, b)
-        if a not in ways.hops:
-            raise FabricError(
-                f"there is no route from {self.nodes[a]!r} to {self.nodes[b]!r}; routes pass through switches, root "
-                f"complexes and NICs, and through a {GPU} or a {HOST_MEMORY} only where it says transit: true"
-            )
-        widest = ways.width[a]
-        route: list[int] = []
-        node, spread = a, dst
-        while node != b:
-            hops = [hop for hop in ways.hops[node] if min(self._width[hop[1]], ways.width[hop[0]]) >= widest]
-            if self._seed is None:
-                # The digits of the destination, tier by tier; each digit is added to the next, so that destinations that
-                # share a tier's choice still differ at the next one and those that differ need not meet again.
-                rest, choice = divmod(spread, len(hops))
-                spread = rest + choice
-            else:
-                choice = _hash(self._seed, a, dst, len(route)) % len(hops)
-            node, edge = hops[choice]
-            route.append(edge)
-        return tuple(route)
-
-    def _ways_between(self, a: int, b: int) -> "_Ways":
-        """Return the shortest ways between two nodes, searched from both ends."""
-        length = _meet(self._out, self._in, self._transit, a, b)
-        if length is None:
-            return _Ways()
-        middle = length // 2
-        left = _levels(self._out, self._transit, a, b, middle)
-        right = _levels(self._in, self._transit, b, a, length - middle)
-        # A node at forward distance d is on a shortest way if its backward distance is length - d. Near the start only
-        # forward distances are known, so prune backwards from the meeting level.
-        levels = [set[int]()] * middle + [left[middle] & right[length - middle]]
-        for level in range(middle - 1, -1, -1):
-            levels[level] = {node for node in left[level] if any(hop[0] in levels[level + 1] for hop in self._out[node])}
-        return self._ways(levels + [right[length - level] for level in range(middle + 1, length + 1)], b)
-
-    def _ways_to(self, b: int) -> "_Ways":
-        """Return the shortest ways from every node to one."""
-        levels = [{b}]
-        seen = {b}
-        while levels[-1]:
-            following = set()
-            for node in levels[-1]:
-                if node == b or self._transit[node]:
-                    for other, _ in self._in[node]:
-                        if other not in seen:
-                            seen.add(other)
-                            following.add(other)
-            levels.append(following)
-        return self._ways(levels[::-1], b)
-
-    def _ways(self, levels: list[set[int]], b: int) -> "_Ways":
-        """Return next hops and greatest widths of the nodes of levels that end at `b`, next hops in order of creation."""
-        ways = _Ways()
-        ways.width[b] = float("inf")
-        for here, ahead in zip(levels[-2::-1], levels[:0:-1], strict=True):
-            for node in here:
-                hops = [hop for hop in self._out[node] if hop[0] in ahead and (hop[0] == b or self._transit[hop[0]])]
-                if hops:
-                    ways.hops[node] = hops
-                    ways.width[node] = max(min(self._width[edge], ways.width[other]) for other, edge in hops)
-        return ways
+    def _no_route(self, a: int, b: int) -> FabricError:
+        """Say that two nodes have no route, and what stands between them where they are joined by NICs."""
+        words = f"there is no route from {self.nodes[a]!r} to {self.nodes[b]!r}"
+        doors = [self._doors_of(a, leaving=True), self._doors_of(b, leaving=False)]
+        if self._manner(a, b) == "doors" and all(doors):
+            here, there = (", ".join(repr(self.nodes[nic]) for nic in nics[:4]) for nics in doors)
+            words += f": no network joins the nearest NICs ({here} and {there})"
+            if self.rules.pxn and not self._peers_of(a):
+                words += f", and {self.nodes[a]!r} reaches no other GPU over NVLink that could pass data on"
+            elif self.rules.pxn:
+                words += f", and no GPU that {self.nodes[a]!r} reaches over NVLink sits on the right rail"
+            return FabricError(f"{words}; join them by a spine, or let GPUs relay")
+        return super()._no_route(a, b)
 
 
-class _Ways:
-    """Shortest ways to one node: for each node its next hops as (node, edge), and the greatest width from there."""
-
-    def __init__(self) -> None:
-        self.hops: dict[int, list[tuple[int, int]]] = {}
-        self.width: dict[int, float] = {}
-
-
-def _policy_seed(policy: str) -> int | None:
+def _seed_and_flows(policy: str) -> tuple[int | None, int]:
+    """Read a policy: the seed of hashed routes (None for static ones) and how many routes a pair has."""
     if policy == "static":
-        return None
-    name, _, seed = policy.partition(":")
-    if name == "ecmp" and seed.isascii() and seed.isdigit():
-        return int(seed)
-    if name == "spray":
-        raise FabricError("routing 'spray' is not available yet; accepted are static and ecmp:SEED")
-    raise FabricError(f"unknown routing {policy!r}; accepted are static and ecmp:SEED with a whole number for SEED")
-
-
-def _hash(*values: int) -> int:
-    """Mix integers into 32 bits, the same on every machine and in every process."""
-    return int.from_bytes(hashlib.blake2b(repr(values).encode(), digest_size=4).digest(), "big")
-
-
-Adjacency = list[list[tuple[int, int]]]
-
-
-def _levels(adjacency: Adjacency, transit: list[bool], start: int, goal: int, depth: int) -> list[set[int]]:
-    """Breadth-first levels 0 to `depth` from a node, of nodes that forward and the goal."""
-    levels = [{start}]
-    seen = {start}
-    for _ in range(depth):
-        levels.append(_grow(adjacency, transit, levels[-1], seen, goal))
-    return levels
-
-
-def _meet(out: Adjacency, into: Adjacency, transit: list[bool], a: int, b: int) -> int | None:
-    """Return the number of links of a shortest route, None where there is none.
-
-    Grows the side whose next level is cheaper to look at, so that a route between neighbours in a large cluster never
-    walks over all ports of a network switch.
-    """
-    if a == b:
-        return 0
-    seen_a, seen_b = {a}, {b}
-    front_a, front_b = {a}, {b}
-    length = 0
-    while front_a and front_b:
-        length += 1
-        if sum(len(out[node]) for node in front_a) <= sum(len(into[node]) for node in front_b):
-            front_a = _grow(out, transit, front_a, seen_a, b)
-            met = front_a & seen_b
-        else:
-            front_b = _grow(into, transit, front_b, seen_b, a)
-            met = front_b & seen_a
-        if met:
-            return length
-    return None
-
-
-def _grow(adjacency: Adjacency, transit: list[bool], front: set[int], seen: set[int], goal: int) -> set[int]:
-    """Return the unseen neighbours of a level that forward, or are the goal, and mark all neighbours as seen."""
-    following = set()
-    for node in front:
-        for other, _ in adjacency[node]:
-            if other not in seen:
-                seen.add(other)
-                if transit[other] or other == goal:
-                    following.add(other)
-    return following
+        return None, 1
+    match = _ECMP.fullmatch(policy)
+    if match and 1 <= int(match[2] or 1) <= _MOST_FLOWS:
+        return int(match[1]), int(match[2] or 1)
+    if policy.startswith("spray"):
+        raise FabricError(
+            f"routing {policy!r} is not available yet: a message cannot be split over routes; accepted are {POLICIES}"
+        )
+    raise FabricError(
+        f"unknown routing {policy!r}; accepted are {POLICIES}, with a whole number for SEED and 1 to {_MOST_FLOWS} for F"
+    )

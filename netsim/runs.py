@@ -18,6 +18,7 @@ from netsim.record import Record
 from netsim.routing import Router
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.dag import Schedule
+from netsim.schedule.own import is_file
 from netsim.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def simulate(
         Policy of `netsim.routing.Router`; ignored when a router is given.
     max_messages : int
         A run with more messages than this is refused before it starts.
-    record : {"all", "summary"}
-        Keep the times of all operations, or counters only.
+    record : {"all", "summary", "links"}
+        Keep the times of all operations, counters only, or also when every link served every message.
 
     Returns
     -------
@@ -139,12 +140,17 @@ def time(
         if getattr(topology, "frozen", False):
             _ROUTERS[topology] = router
     ranks, groups, size_bytes = len(router.ranks), hosts_of(topology), parse_bytes(size)
+    if is_file(algorithm):
+        raise ScheduleError(
+            f"algorithm is {algorithm!r}; time takes names only: build a file's schedule with build_schedule, prove it and "
+            "simulate it"
+        )
     if algorithm != "auto":
         schedule = _schedule(collective, algorithm, ranks, size_bytes, root, chunk_bytes, chunks, groups)
         return simulate(router, schedule, record="summary").time_s
     refusal: NetsimError | None = None
     best: float | None = None
-    for name in algorithms_for(collective, ranks):
+    for name in algorithms_for(collective):
         pieces = "chunks" in options_for(collective, name)
         cut = (chunk_bytes, chunks) if pieces else (None, None)
         try:

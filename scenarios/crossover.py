@@ -52,6 +52,8 @@ class Survey:
     ranks: int
     topology_digest: str
     version: str
+    grid: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    """Every size of the grid with the time of each algorithm in microseconds, for plots."""
 
 
 def size_grid(first: int, last: int, per_doubling: int) -> list[int]:
@@ -125,7 +127,18 @@ def find_crossings(
         crossings += _refine(low, high, times, algorithms, spec)
     assert last_row is not None
     first = algorithms[_winner(points[0][1])]
-    return Survey(tuple(crossings), first, last_row.ranks, last_row.topology_digest, last_row.version)
+    digest, version = last_row.topology_digest, last_row.version
+    return Survey(tuple(crossings), first, last_row.ranks, digest, version, tuple(points))
+
+
+def survey_one(spec: Spec, algorithm: str, sizes: Sequence[int], told: Callable[[int], None] = lambda size: None) -> Survey:
+    """Simulate one algorithm over a grid of sizes, in the form of a survey: without crossings."""
+    rows = []
+    for size in sizes:
+        told(size)
+        rows.append(run_spec(_told(spec, algorithm, size) if algorithm != "auto" else replace(spec, size_bytes=size)))
+    grid = tuple((row.size_bytes, (row.time_us,)) for row in rows)
+    return Survey((), algorithm, rows[0].ranks, rows[0].topology_digest, rows[0].version, grid)
 
 
 def _told(spec: Spec, algorithm: str, size: int) -> Spec:

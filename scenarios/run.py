@@ -21,6 +21,9 @@ from netsim.routing import Router
 from netsim.runs import simulate
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective
+from netsim.schedule.own import is_file
+from netsim.schedule.proof import prove
+from scenarios.seeds import over_seeds, policies
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -58,7 +61,8 @@ class Spec:
     collective: str
     size_bytes: int
     algorithm: str = "auto"
-    """A textbook algorithm, or ``auto``: all that can run are simulated and the fastest is taken."""
+    """A textbook algorithm, a Python file with a schedule of one's own (proved before it is run), or ``auto``: all that
+    can run are simulated and the fastest is taken."""
     protocol: str = "ideal"
     channels: int = 1
     chunk_bytes: int | None = None
@@ -91,6 +95,8 @@ def run_spec(spec: Spec) -> Row:
     InternalError
         If the simulated time is below its own lower bound.
     """
+    if policies(spec.routing) is not None:
+        return over_seeds(spec, run_spec)[0]
     return run_recorded(spec)[0]
 
 
@@ -105,13 +111,27 @@ def run_recorded(spec: Spec) -> "tuple[Row, Record]":
     return _row(spec, router, run, skipped), run.record
 
 
+def run_traced(spec: Spec) -> "tuple[Row, Schedule, Record]":
+    """Simulate one spec and return its row, its schedule and a record with every service of every link.
+
+    With ``auto`` the algorithms are compared first, and the fastest is run once more for the record.
+    """
+    router = router_of(spec.machine, spec.routing)
+    if spec.algorithm == "auto":
+        taken = run_spec(spec).algorithm
+        spec = replace(fitting(spec, taken), algorithm=taken)
+    check_collective(spec.collective, len(router.ranks), spec.size_bytes, spec.root)
+    run = _simulate(spec, router, spec.algorithm, record="links")
+    return _row(spec, router, run, []), run.schedule, run.record
+
+
 @dataclass(frozen=True)
 class _Run:
     schedule: "Schedule"
     record: "Record"
 
 
-def _simulate(spec: Spec, router: Router, algorithm: str) -> _Run:
+def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -> _Run:
     """Run one algorithm; what the user asked for must suit it, and `build_schedule` says so where it does not."""
     schedule = build_schedule(
         spec.collective,
@@ -125,8 +145,17 @@ def _simulate(spec: Spec, router: Router, algorithm: str) -> _Run:
         channels=spec.channels,
         limit=spec.max_messages,
     )
-    record = simulate(router, schedule, engine=spec.engine, quantum_bytes=spec.quantum_bytes, max_messages=spec.max_messages)
-    return _Run(schedule, record)
+    if is_file(algorithm):
+        prove(schedule)
+    left = simulate(
+        router,
+        schedule,
+        engine=spec.engine,
+        quantum_bytes=spec.quantum_bytes,
+        max_messages=spec.max_messages,
+        record=record,
+    )
+    return _Run(schedule, left)
 
 
 def _fastest(spec: Spec, router: Router) -> tuple[_Run, list[str]]:
@@ -134,9 +163,9 @@ def _fastest(spec: Spec, router: Router) -> tuple[_Run, list[str]]:
     best: _Run | None = None
     skipped: list[str] = []
     refusal: ScheduleError | FabricError | None = None
-    for algorithm in algorithms_for(spec.collective, len(router.ranks)):
+    for algorithm in algorithms_for(spec.collective):
         try:
-            run = _simulate(_fitting(spec, algorithm), router, algorithm)
+            run = _simulate(fitting(spec, algorithm), router, algorithm)
         except (ProofError, StuckError):
             raise
         except TooManyMessagesError as error:
@@ -153,8 +182,8 @@ def _fastest(spec: Spec, router: Router) -> tuple[_Run, list[str]]:
     return best, skipped
 
 
-def _fitting(spec: Spec, algorithm: str) -> Spec:
-    """Leave out the options that an algorithm has no use for, so that they steer only those that have."""
+def fitting(spec: Spec, algorithm: str) -> Spec:
+    """Return a spec without the options that an algorithm has no use for, so that they steer only those that have."""
     understood = options_for(spec.collective, algorithm)
     if "chunks" not in understood:
         spec = replace(spec, chunks=None, chunk_bytes=None)
@@ -223,19 +252,21 @@ def _note(router: Router, schedule: "Schedule", busiest: LinkLoad | None, busbw:
     return "; ".join(note for note in notes if note)
 
 
-def _stamp(name: str | None) -> tuple[int, int] | None:
-    """Return what changes when a file does; None for a preset."""
-    if name is None:
-        return None
-    try:
-        status = Path(name).stat()
-    except (OSError, ValueError):
-        return None
-    return status.st_mtime_ns, status.st_size
+def _stamp(names: str | None) -> tuple[tuple[int, int] | None, ...]:
+    """Return what changes when a file does, or one of several with commas between; a preset never changes."""
+    stamps: list[tuple[int, int] | None] = []
+    for name in (names, *names.split(",")) if names is not None else ():
+        try:
+            status = Path(name.strip()).stat()
+        except (OSError, ValueError):
+            stamps.append(None)
+        else:
+            stamps.append((status.st_mtime_ns, status.st_size))
+    return tuple(stamps)
 
 
 @lru_cache(maxsize=8)
-def _graph(machine: Machine, *stamps: tuple[int, int] | None) -> "nx.DiGraph[str]":
+def _graph(machine: Machine, *stamps: tuple[tuple[int, int] | None, ...]) -> "nx.DiGraph[str]":
     return topologies.build(
         machine.topology,
         nodes=machine.nodes,
@@ -249,5 +280,5 @@ def _graph(machine: Machine, *stamps: tuple[int, int] | None) -> "nx.DiGraph[str
 
 
 @lru_cache(maxsize=8)
-def _router(machine: Machine, routing: str, *stamps: tuple[int, int] | None) -> Router:
+def _router(machine: Machine, routing: str, *stamps: tuple[tuple[int, int] | None, ...]) -> Router:
     return Router(_graph(machine, *stamps), routing)

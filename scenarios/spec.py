@@ -63,8 +63,10 @@ class ScenarioFile(_Strict):
         description="a preset, a study graph or a file, a list of those, or a mapping with nodes and links"
     )
     nodes: _Count = Field(1, description="a whole number from 1 up")
-    nic: _Text | None = Field(None, description="the name of a network card's profile, for example ndr400")
-    fabric: _Text = Field("one-switch", description="the name of a network between servers, for example one-switch")
+    nic: _Text | None = Field(None, description="a network card's profile, for example ndr400 or ndr400:nics=4")
+    fabric: _Text = Field(
+        "one-switch", description="a network between servers, for example one-switch, rails or leaf-spine:leaves=2,spines=4"
+    )
     gpus_per_node: _Count | None = Field(None, description="a whole number from 1 up")
     gpudirect: bool = Field(True, description="true or false")
     rate: Literal["effective", "line"] = Field("effective", description="effective or line")
@@ -80,7 +82,7 @@ class ScenarioFile(_Strict):
     chunks: _Count | _Some[_Count] | None = Field(None, description="a whole number from 1 up, or a list of those")
     root: Annotated[int, Field(ge=0)] = Field(0, description="a rank, a whole number from 0 up")
     quantum: str | Literal[0] = Field(0, description="a size with a unit such as 4 KiB, or 0")
-    routing: _Text = Field("static", description="static or ecmp:SEED")
+    routing: _Text = Field("static", description="static, ecmp:SEED, ecmp:SEED,flows=F or ecmp:FIRST..LAST")
     engine: _Text = Field("auto", description=", ".join(ENGINES))
     max_messages: _Count = Field(DEFAULT_MAX_MESSAGES, description="a whole number from 1 up")
 
@@ -206,7 +208,8 @@ def _collective(name: str, where: _Where) -> str:
 
 def _check_algorithm(collective: str, algorithm: str, where: _Where) -> None:
     accepted = (*algorithms_for(collective), "auto")
-    if algorithm not in accepted:
+    # What stands behind a colon, as in hierarchical:2x8, is read with the number of ranks.
+    if algorithm.partition(":")[0] not in accepted:
         words = f"{where('algorithm')} is {algorithm!r}{_meant(algorithm, accepted)}"
         raise ScenarioError(f"{words}; accepted for {collective} are {', '.join(accepted)}")
 

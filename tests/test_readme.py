@@ -53,7 +53,7 @@ def test_the_commands_run(blocks, tmp_path, monkeypatch, repository):
     assert len(lines) >= 6
     for words in lines:
         if not words.startswith(("netsim doctor", "netsim topo")):
-            assert printed(words) or "--csv" in words
+            assert printed(words) or "--csv" in words or " -o " in words
     assert {"netsim doctor", "netsim topo list"} <= set(lines)
 
 

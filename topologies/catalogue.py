@@ -2,7 +2,8 @@
 
 The one door through which the command line, scenarios and Python users get a topology. A name is, in this order, a
 preset, a study graph's text (``ideal-...``), or a path to a file (``.xml`` NCCL topology, ``.yaml`` or ``.yml`` nodes
-and links). Nothing here knows what a machine consists of.
+and links; any other is looked into for the text of `nvidia-smi topo -m` or `rocm-smi --showtopo`). Nothing here knows
+what a machine consists of.
 """
 
 import difflib
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from netsim.errors import FabricError, ProfileError
 from netsim.fabric import Link, check_fabric, hosts_of, ranks_of
 from topologies.cluster import cluster
+from topologies.nics import parse_nic
 from topologies.profiles import RATES, Profile, family_of, load_profile
 from topologies.server import SERVERS, server
 from topologies.study import ACCEPTED, is_study_text, study_graph
@@ -19,7 +21,7 @@ from topologies.study import ACCEPTED, is_study_text, study_graph
 if TYPE_CHECKING:
     import networkx as nx
 
-_FILE_FORMS = "a file: .xml (NCCL topology) or .yaml (nodes and links)"
+_FILE_FORMS = "a file: .xml (NCCL topology), .yaml (nodes and links) or the text of `nvidia-smi topo -m`"
 
 
 def preset_names() -> dict[str, str]:
@@ -43,23 +45,26 @@ def build(
     Parameters
     ----------
     name_or_path : str
-        A preset, a study graph's text, or a path to an NCCL topology (``.xml``) or a description (``.yaml``).
+        A preset, a study graph's text, or a path to an NCCL topology (``.xml``), a description (``.yaml``) or a file that
+        holds the text of `nvidia-smi topo -m` or `rocm-smi --showtopo`.
     nodes : int
         Number of machines; more than one are joined by a network.
     nic : str, optional
-        NIC profile, one NIC a GPU; see `topologies.cluster.cluster`.
+        NIC profile, one NIC a GPU unless options say otherwise (``ndr400:nics=4``); see `topologies.nics`.
     fabric : str
-        The network between machines; ``one-switch`` for now.
+        The network between machines, for example ``rails`` or ``leaf-spine:leaves=2,spines=4``; see
+        `topologies.fabrics`.
     gpus_per_node : int, optional
         Only the first so many GPUs of each machine are ranks; the others stay in the graph and do nothing.
     gpudirect : bool
-        False: traffic between a GPU and another host is staged in host memory.
+        False: all traffic between a GPU and another host is staged in host memory; True: by NCCL's distance rule.
     rate : {"effective", "line"}
         Which rate of the link profiles to use.
     profile : str, optional
         A link profile, by name or path, that replaces the figures of every link of its family (``nvlink``, ``pcie``,
         ``nic``, ...): each such edge keeps its count and, for PCI Express, its width, and takes rates, latency, gap and
         floor from this profile. Links whose kind is not a known profile (study graphs, figures written in a file) stay.
+        Several, one for each family, have commas between them.
 
     Returns
     -------
@@ -85,25 +90,42 @@ def build(
             f"topology {name!r} is a study graph and whole as it is; several nodes and NICs need a machine: "
             f"{', '.join(SERVERS)} or {_FILE_FORMS}"
         )
-    machine = _one_machine(name, rate)
+    figures = _profiles(profile)
+    machine = _one_machine(name, rate, figures)
     title = str(machine.graph.get("name") or name)
     # A description written by hand may say itself that there is no GPUDirect.
     direct = gpudirect and bool(machine.graph.get("gpudirect", True))
-    graph = cluster(lambda: machine, nodes=nodes, nic=nic, fabric=fabric, gpudirect=direct, rate=rate)
+    ports = figures.get("nic")
+    graph = cluster(lambda: machine, nodes=nodes, nic=nic, fabric=fabric, gpudirect=direct, rate=rate, port_profile=ports)
     if gpus_per_node is not None:
         _keep_first(graph, gpus_per_node, nodes)
-    if profile is not None:
-        _replace_links(graph, load_profile(profile), rate)
+    for stated in figures.values():
+        _replace_links(graph, stated, rate)
     title += f" x {nodes}" if nodes > 1 else ""
-    title += f", {Path(nic).stem if nic.endswith('.toml') else nic}" if nic is not None else ""
+    title += f", {parse_nic(nic).label}" if nic is not None else ""
+    title += f", {fabric}" if fabric != "one-switch" else ""
     graph.graph["name"] = title
     graph.graph.setdefault("remarks", ())
     check_fabric(graph)
     return graph
 
 
-def _one_machine(name: str, rate: str) -> "nx.DiGraph[str]":
-    """Build a preset, a study graph or what a file describes."""
+def _profiles(text: str | None) -> dict[str, Profile]:
+    """Load the link profiles that the user states, by family."""
+    figures: dict[str, Profile] = {}
+    for name in text.split(",") if text is not None else ():
+        profile = load_profile(name.strip())
+        if profile.family in figures:
+            raise ProfileError(
+                f"profiles {figures[profile.family].name!r} and {profile.name!r} are both of the family {profile.family!r}; "
+                "give one for each family"
+            )
+        figures[profile.family] = profile
+    return figures
+
+
+def _one_machine(name: str, rate: str, profiles: dict[str, Profile]) -> "nx.DiGraph[str]":
+    """Build a preset, a study graph or what a file describes; a text without rates takes them from the profiles."""
     if name in SERVERS:
         graph = server(name, rate=rate)
         graph.graph["name"] = name
@@ -114,15 +136,22 @@ def _one_machine(name: str, rate: str) -> "nx.DiGraph[str]":
     if suffix == ".xml":
         from topologies.nccl_xml import load_nccl_xml
 
-        return load_nccl_xml(name, rate=rate)
+        return load_nccl_xml(name, rate=rate, stated=profiles)
     if suffix in (".yaml", ".yml"):
         from topologies.custom import load_custom
 
         graph = load_custom(name, rate=rate)
         graph.graph["name"] = graph.graph["name"] or Path(name).stem
         return graph
+    if name and Path(name).exists():
+        from topologies.smi_matrix import load_matrix
+
+        return load_matrix(name, rate=rate, profiles=profiles)
     if suffix or "/" in name:
-        raise FabricError(f"topology {name!r}: files that can be read end in .xml (NCCL topology), .yaml or .yml")
+        raise FabricError(
+            f"topology {name!r}: there is no such file; those that can be read end in .xml (NCCL topology), .yaml or .yml, "
+            "or hold the text of `nvidia-smi topo -m` or `rocm-smi --showtopo`"
+        )
     close = difflib.get_close_matches(name, SERVERS, n=3, cutoff=0.5)
     hint = f" (did you mean {' or '.join(close)}?)" if close else ""
     known = ", ".join(SERVERS)
@@ -152,7 +181,8 @@ def _replace_links(graph: "nx.DiGraph[str]", profile: Profile, rate: str) -> Non
         new = made[link]
         if new is not None:
             data["link"] = new
-            replaced = True
+        # A loader may have used the profile already, under a name that only the user knows.
+        replaced = replaced or new is not None or link.kind == profile.name
     if not replaced:
         families = sorted({family for link in made if (family := family_of(link.kind)) is not None})
         raise ProfileError(

@@ -1,7 +1,8 @@
 """What looks wrong about a topology: remarks for `netsim topo check`, none of which is an error.
 
 Collects what a loader had to assume and looks for the usual suspects: GPUs with fewer NVLinks than their neighbours, a
-link much slower than its like, a GPU that cannot be reached, a NIC far from its GPU or faster than the slot it sits in.
+link much slower than its like or than its kind, parts that nothing joins to the GPUs, a GPU without a path, a NIC far
+from its GPU, near to none, or faster than the slot it sits in.
 """
 
 import statistics
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from netsim.fabric import HOST_MEMORY, NETWORK_SWITCH, NIC, ROOT_COMPLEX, Link, link_name, may_transit, ranks_of
 from netsim.units import format_rate
-from topologies.profiles import family_of
+from topologies.profiles import family_of, load_profile, profile_names
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -23,6 +24,7 @@ _NARROW = 1.1
 # From so many GPUs the search for missing paths and far NICs starts; more only repeat what the first show.
 _MOST_STARTS = 128
 _GPU_FAMILIES = ("nvlink", "xgmi")
+_FAR = 1_000_000
 
 
 def remarks(graph: "nx.DiGraph[str]") -> list[str]:
@@ -46,7 +48,10 @@ def remarks(graph: "nx.DiGraph[str]") -> list[str]:
     """
     found = [str(remark) for remark in graph.graph.get("remarks", ())]
     found.extend(_unequal_links(graph))
-    found.extend(_slow_links(graph))
+    told: set[tuple[str, str]] = set()
+    found.extend(_slow_links(graph, told))
+    found.extend(_slow_for_their_kind(graph, told))
+    found.extend(_loose_parts(graph))
     found.extend(_missing_paths(graph))
     found.extend(_far_nics(graph))
     found.extend(_narrow_slots(graph))
@@ -71,8 +76,8 @@ def _is_gpu_link(link: Link) -> bool:
     return family_of(link.kind) in _GPU_FAMILIES
 
 
-def _slow_links(graph: "nx.DiGraph[str]") -> Iterable[str]:
-    """Links of at most half the rate that is usual between such nodes; both directions of a cable count once."""
+def _slow_links(graph: "nx.DiGraph[str]", told: set[tuple[str, str]]) -> Iterable[str]:
+    """Links of at most half the rate that is usual between such nodes, added to `told`; a cable counts once."""
     groups: dict[tuple[str, str, str], dict[tuple[str, str], float]] = defaultdict(dict)
     link: Link
     for a, b, link in graph.edges(data="link"):
@@ -84,6 +89,7 @@ def _slow_links(graph: "nx.DiGraph[str]") -> Iterable[str]:
         slow: dict[tuple[str, str], str] = {}
         for edge, rate in rates.items():
             if rate < _MUCH_SLOWER * usual:
+                told.add(edge)
                 back = edge[::-1]
                 if back in slow:
                     slow[back] = f"{back[0]}<->{back[1]}"
@@ -96,6 +102,52 @@ def _slow_links(graph: "nx.DiGraph[str]") -> Iterable[str]:
                 f"link {name} moves {format_rate(rates[edge])} where {family} links between {one} and {other} usually move "
                 f"{format_rate(usual)}{others}"
             )
+
+
+def _slow_for_their_kind(graph: "nx.DiGraph[str]", told: set[tuple[str, str]]) -> Iterable[str]:
+    """Links that name a known kind and reach at most half of its effective rate, but for those told of already."""
+    slow: dict[tuple[str, str], tuple[Link, float]] = {}
+    usual: dict[Link, float] = {}
+    link: Link
+    for a, b, link in graph.edges(data="link"):
+        if link not in usual:
+            usual[link] = _rate_of_kind(link)
+        if link.bandwidth_bytes_per_s < _MUCH_SLOWER * usual[link] and not {(a, b), (b, a)} & (told | slow.keys()):
+            slow[a, b] = (link, usual[link])
+    if slow:
+        edge, (link, wanted) = next(iter(slow.items()))
+        others = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
+        yield (
+            f"link {link_name(edge)} moves {format_rate(link.bandwidth_bytes_per_s)} where its kind {link.kind} moves "
+            f"{format_rate(wanted)}{others}"
+        )
+
+
+def _rate_of_kind(link: Link) -> float:
+    """Return the effective rate that a link's kind, count and width promise; 0 for a kind without a profile."""
+    if family_of(link.kind) is None:
+        return 0.0
+    name, mark, lanes = link.kind.rpartition("_x")
+    if mark and lanes.isdigit() and family_of(name) == "pcie":
+        profile = load_profile(name if name in profile_names() else link.kind)
+        return profile.link(count=link.count, lanes=int(lanes) if profile.name == name else None).bandwidth_bytes_per_s
+    return load_profile(link.kind).link(count=link.count).bandwidth_bytes_per_s
+
+
+def _loose_parts(graph: "nx.DiGraph[str]") -> Iterable[str]:
+    """Nodes that no link, however indirect, joins to the first GPU."""
+    joined = {ranks_of(graph)[0]}
+    todo = list(joined)
+    while todo:
+        node = todo.pop()
+        for other in (*graph.successors(node), *graph.predecessors(node)):
+            if other not in joined:
+                joined.add(other)
+                todo.append(other)
+    loose = [node for node in graph if node not in joined]
+    if loose:
+        others = f" (and {len(loose) - 1} more nodes)" if loose[1:] else ""
+        yield f"{loose[0]} is joined to no GPU{others}: the topology falls into parts"
 
 
 def _missing_paths(graph: "nx.DiGraph[str]") -> Iterable[str]:
@@ -130,20 +182,27 @@ def _distances(graph: "nx.DiGraph[str]", start: str, avoid: tuple[str, ...] = ()
 
 
 def _far_nics(graph: "nx.DiGraph[str]") -> Iterable[str]:
-    """GPUs whose nearest NIC is beyond a root complex, where GPUDirect is not used by default."""
+    """GPUs whose nearest NIC is beyond a root complex, where GPUDirect is not used by default; NICs near to no GPU."""
     nics = {node for node in graph if graph.nodes[node]["kind"] == NIC}
     if not nics:
         return
     far: list[tuple[str, str, int]] = []
     without: list[str] = []
+    nearest: dict[str, int] = {}
     ranks = ranks_of(graph)[:_MOST_STARTS]
     for gpu in ranks:
         reached = _distances(graph, gpu, avoid=(NETWORK_SWITCH, HOST_MEMORY))
+        for node in nics & reached.keys():
+            nearest[node] = min(nearest.get(node, _FAR), reached[node][1])
         near = min(((hops, roots, node) for node, (hops, roots) in reached.items() if node in nics), default=None)
         if near is None:
             without.append(gpu)
         elif near[1] and not _on_chip(graph, gpu):
             far.append((gpu, near[2], near[1]))
+    idle = [nic for nic in graph if nic in nics and nearest.get(nic, 0) > 1]
+    if idle and len(ranks) == len(ranks_of(graph)):
+        others = f" (and {len(idle) - 1} more NICs)" if idle[1:] else ""
+        yield f"{idle[0]} is beyond another socket for every GPU{others}: no GPU is near it"
     if without:
         yield f"{without[0]} reaches no NIC of its own machine" + (f" (and {len(without) - 1} more)" if without[1:] else "")
     if far:

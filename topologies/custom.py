@@ -3,7 +3,8 @@
 Nodes are a mapping ``{name: {kind: gpu, host: node0}}`` or a list ``[{name: gpu0, kind: gpu}]``; links are a list of
 ``{between: [a, b], ...}`` (both directions) or ``{from: a, to: b, ...}`` (one). A link takes its figures from a profile
 (``profile: nvlink4, count: 18``) or states ``latency`` and ``bandwidth`` (and ``gap``, ``floor``) itself. Everything is
-checked and nothing is guessed; an error names the entry and the key. Ranks are the GPUs in the order of the file.
+checked and nothing is guessed; an error names the entry and the key. Ranks are the GPUs in the order of the file unless
+``ranks`` lists them. `topologies.custom_text` writes such a description.
 """
 
 import reprlib
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.errors import FabricError, ProfileError
 from netsim.fabric import HOST_MEMORY, KINDS, Link, check_fabric
+from netsim.reach import check_level
 from netsim.units import parse_bytes, parse_rate, parse_time
 from topologies.profiles import load_profile
 from topologies.reading import UNREADABLE, first_problem, read_regular, safe_yaml
@@ -21,11 +23,19 @@ from topologies.wiring import STAGING_PIECE_BYTES
 if TYPE_CHECKING:
     import networkx as nx
 
-_TOP_KEYS = ("name", "nodes", "links", "gpudirect")
-_FLAGS = ("transit", "multicast", "reduce", "store_and_forward")
-_NODE_KEYS = ("kind", "host", *_FLAGS, "piece")
-_LINK_KEYS = ("between", "from", "to", "profile", "count", "lanes", "latency", "bandwidth", "gap", "floor", "kind")
-_FIGURES = ("latency", "bandwidth", "gap", "floor")
+SWITCHES = ("gpudirect", "pxn", "nvb")
+"""Rules of a topology that are true or false; see `netsim.reach.Rules`."""
+LEVELS = ("gdr_level", "p2p")
+"""Rules of a topology that are a path type."""
+FLAGS = ("transit", "multicast", "reduce", "store_and_forward")
+"""What a node can or cannot do, true or false."""
+NODE_KEYS = ("kind", "host", *FLAGS, "piece", "ports", "port", "labels")
+"""Keys of a node; anything else that a graph's node carries is one of its labels."""
+
+_TOP_KEYS = ("name", "nodes", "links", "ranks", "remarks", *SWITCHES, *LEVELS)
+_FIGURES = ("latency", "bandwidth", "gap", "floor", "line_rate")
+_PORT_KEYS = ("profile", "count", "lanes", *_FIGURES, "kind")
+_LINK_KEYS = ("between", "from", "to", *_PORT_KEYS)
 _MOST_ENTRIES = 2_000_000
 _MOST_YAML_BYTES = 8 << 20
 
@@ -38,7 +48,8 @@ def custom_topology(
     Parameters
     ----------
     description : mapping
-        ``nodes`` and ``links``, and if wanted ``name`` and ``gpudirect``.
+        ``nodes`` and ``links``, and if wanted ``name``, ``ranks`` (names of GPUs in rank order), ``remarks`` (sentences),
+        and the rules ``gpudirect``, ``pxn``, ``nvb``, ``gdr_level`` and ``p2p`` (`netsim.reach.Rules`).
     where : str
         Where it comes from, for error messages.
     rate : {"effective", "line"}
@@ -70,11 +81,21 @@ def custom_topology(
 
     _check_keys(description, _TOP_KEYS, where)
     graph: nx.DiGraph[str] = nx.DiGraph(name=_text(description.get("name", ""), f"{where}: name"))
-    graph.graph["gpudirect"] = _flag(description.get("gpudirect", True), f"{where}: gpudirect")
+    graph.graph["gpudirect"] = True
+    for key in SWITCHES:
+        if key in description:
+            graph.graph[key] = _flag(description[key], f"{where}: {key}")
+    for key in LEVELS:
+        if key in description:
+            graph.graph[key] = check_level(_text(description[key], f"{where}: {key}"), f"{where}: {key}")
+    if "remarks" in description:
+        graph.graph["remarks"] = _texts(description["remarks"], f"{where}: remarks")
     for name, entry, place in _node_entries(description.get("nodes"), where):
         if name in graph:
             raise FabricError(f"{place}: there are two nodes of this name; every node needs its own")
-        graph.add_node(name, **_node(entry, place))
+        graph.add_node(name, **_node(entry, place, rate))
+    if "ranks" in description:
+        graph.graph["ranks"] = _texts(description["ranks"], f"{where}: ranks")
     links = description.get("links", [])
     if not isinstance(links, list):
         raise FabricError(f"{where}: links is {_short(links)}; it must be a list of links")
@@ -83,7 +104,7 @@ def custom_topology(
     try:
         check_fabric(graph)
     except FabricError as error:
-        raise FabricError(f"{where}: {error}") from error
+        raise type(error)(f"{where}: {error}") from error
     return graph
 
 
@@ -157,18 +178,23 @@ def _node_entries(nodes: object, where: str) -> Iterable[tuple[str, Mapping[str,
         yield name, {key: value for key, value in entry.items() if key != "name"}, f"{where}: node {_short(name)}"
 
 
-def _node(entry: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _node(entry: Mapping[str, Any], place: str, rate: str) -> dict[str, Any]:
     """Check one node and return its attributes."""
-    _check_keys(entry, _NODE_KEYS, place)
+    _check_keys(entry, NODE_KEYS, place)
     kind = entry.get("kind")
     if kind not in KINDS:
         raise FabricError(f"{place}: kind is {_short(kind)}; accepted are {', '.join(KINDS)}")
     attributes: dict[str, Any] = {"kind": kind}
     if "host" in entry:
         attributes["host"] = _text(entry["host"], f"{place}: host")
-    for key in _FLAGS:
+    for key in FLAGS:
         if key in entry:
             attributes[key] = _flag(entry[key], f"{place}: {key}")
+    if "ports" in entry:
+        attributes["ports"] = _texts(entry["ports"], f"{place}: ports")
+    if "port" in entry:
+        attributes["port"] = _port(entry["port"], f"{place}: port", rate)
+    attributes |= _labels(entry.get("labels", {}), f"{place}: labels")
     if kind == HOST_MEMORY:
         attributes.setdefault("store_and_forward", True)
     if attributes.get("store_and_forward"):
@@ -179,6 +205,30 @@ def _node(entry: Mapping[str, Any], place: str) -> dict[str, Any]:
     elif "piece" in entry:
         raise FabricError(f"{place}: piece means nothing without store_and_forward: true")
     return attributes
+
+
+def _port(entry: object, place: str, rate: str) -> Link | None:
+    """Read the link from a NIC to its network: figures, or nothing for a NIC of unknown speed."""
+    if entry is None:
+        return None
+    if not isinstance(entry, Mapping):
+        raise FabricError(f"{place} is {_short(entry)}; write a profile or figures, or null for a NIC of unknown speed")
+    _check_keys(entry, _PORT_KEYS, place)
+    return _link(entry, place, rate)
+
+
+def _labels(entry: object, place: str) -> dict[str, Any]:
+    """Read what else is known of a node, for example its bus id: names to text, whole numbers, true or false."""
+    if not isinstance(entry, Mapping):
+        raise FabricError(f"{place} is {_short(entry)}; write a mapping such as busid: 0000:1b:00.0")
+    for key, value in entry.items():
+        if _text(key, place) in (*NODE_KEYS, "piece_bytes"):
+            raise FabricError(f"{place}: {key} is a key of the node itself, not a label")
+        if isinstance(value, str):
+            _text(value, f"{place}: {key}")
+        elif not isinstance(value, int) and value is not None:
+            raise FabricError(f"{place}: {key} is {_short(value)}; accepted are text, whole numbers, true and false")
+    return dict(entry)
 
 
 def _add_link(graph: "nx.DiGraph[str]", entry: object, place: str, rate: str) -> None:
@@ -239,6 +289,7 @@ def _link(entry: Mapping[str, Any], place: str, rate: str) -> Link:
         floor_s=parse_time(entry.get("floor", "0"), where=f"{place}: floor"),
         count=count,
         kind=_text(entry.get("kind", "custom"), f"{place}: kind"),
+        line_rate_bytes_per_s=parse_rate(entry["line_rate"], where=f"{place}: line_rate") if "line_rate" in entry else None,
     )
 
 
@@ -255,6 +306,12 @@ def _text(value: object, place: str) -> str:
         # Names stand in tables and CSV files, one row a line.
         raise FabricError(f"{place}: {_short(value)} holds a line break or another character that cannot be printed")
     return value
+
+
+def _texts(value: object, place: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise FabricError(f"{place} is {_short(value)}; it must be a list of text")
+    return tuple(_text(one, place) for one in value)
 
 
 def _flag(value: object, place: str) -> bool:

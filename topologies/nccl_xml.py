@@ -9,6 +9,7 @@ by 6/5, MIG, and any staging between GPUs.
 """
 
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ _NVSWITCH_CLASS, _CPU_BRIDGE_CLASS, _BRIDGE_CLASS = 0x068000, 0x068001, 0x0604
 _GPU_CLASSES, _NIC_CLASS = (0x03, 0x12), 0x02
 _DEFAULT_GENERATION, _DEFAULT_LANES, _MOST_LANES = 3, 16, 32
 _DEFAULT_NET_MBITS = 10_000
+# Slower than what GPU servers are connected with; and the fastest Ethernet being standardised (IEEE 802.3dj, 1.6 Tb/s).
+_SLOW_NET_MBITS, _MOST_NET_MBITS = 10_000, 1_600_000
 _BYTES_PER_S_PER_MBITS = 125_000
 # Two levels of one of these Broadcom switches are one switch to NCCL (Gen4 and Gen5 parts).
 _BROADCOM = {("0x1000", "0xc010"), ("0x1000", "0xc030")}
@@ -34,7 +37,7 @@ _LOCAL = Link(0.0, 5000e9, kind="local")
 _MOST_LINKS = 4096
 
 
-def load_nccl_xml(path: str | Path, *, rate: str = "effective") -> "nx.DiGraph[str]":
+def load_nccl_xml(path: str | Path, *, rate: str = "effective", stated: Collection[str] = ()) -> "nx.DiGraph[str]":
     """Load a machine from an NCCL topology file.
 
     Parameters
@@ -43,6 +46,8 @@ def load_nccl_xml(path: str | Path, *, rate: str = "effective") -> "nx.DiGraph[s
         The XML file.
     rate : {"effective", "line"}
         Which rate of the link profiles to use.
+    stated : collection of str
+        Families of links (``pcie``, ``socket``) that the caller replaces, so that their defaults are no remark.
 
     Returns
     -------
@@ -59,7 +64,7 @@ def load_nccl_xml(path: str | Path, *, rate: str = "effective") -> "nx.DiGraph[s
     if root.tag != "system":
         hint = "; this is a graph dump (NCCL_GRAPH_DUMP_FILE), not a topology" if root.tag == "graphs" else ""
         raise FabricError(f"{source}: the root element is <{root.tag}>, but an NCCL topology begins with <system>{hint}")
-    graph = _Loader(str(source), rate).load(root)
+    graph = _Loader(str(source), rate, stated).load(root)
     graph.graph["name"] = source.stem
     check_fabric(graph)
     return graph
@@ -68,11 +73,12 @@ def load_nccl_xml(path: str | Path, *, rate: str = "effective") -> "nx.DiGraph[s
 class _Loader:
     """Builds the graph of one file; holds what must be remembered between elements."""
 
-    def __init__(self, where: str, rate: str) -> None:
+    def __init__(self, where: str, rate: str, stated: Collection[str]) -> None:
         import networkx as nx
 
         self.where = where
         self.rate = rate
+        self.stated = stated
         self.graph: nx.DiGraph[str] = nx.DiGraph()
         self.defaults: Counter[str] = Counter()
         self.remarks: list[str] = []
@@ -200,6 +206,9 @@ class _Loader:
             if speed <= 0:
                 self.defaults[f"a network port states no speed; NCCL takes {_DEFAULT_NET_MBITS} Mbit/s"] += 1
                 speed = _DEFAULT_NET_MBITS
+            elif not _SLOW_NET_MBITS < speed <= _MOST_NET_MBITS:
+                doubt = "a management port?" if speed <= _SLOW_NET_MBITS else f"the fastest standard is {_MOST_NET_MBITS}"
+                self.defaults[f"a network port states {speed} Mbit/s ({doubt}); taken as stated, as NCCL does"] += 1
             total += speed
         infiniband = pci is not None and (self._hexadecimal(pci, "class") or 0) >> 8 == 0x0207
         like = load_profile("ndr400" if infiniband else "roce400")
@@ -235,8 +244,10 @@ class _Loader:
         generation = pcie_generation(pci)
         if generation is None:
             generation = _DEFAULT_GENERATION
-            reported = pci.attributes.get("link_speed", "")
-            self.defaults[f"link_speed {reported[:40]!r} is not known; NCCL takes PCIe Gen3"] += 1
+            reported = pci.attributes.get("link_speed", "")[:40]
+            if "pcie" not in self.stated:
+                words = f"link_speed {reported!r} is not known; NCCL takes PCIe Gen3 (--profile pcie5 states another)"
+                self.defaults[words] += 1
         lanes = self._number(pci, "link_width", default=0, most=_MOST_LANES)
         if lanes == 0:
             lanes = _DEFAULT_LANES
@@ -252,7 +263,12 @@ class _Loader:
         if not self.gpus:
             raise FabricError(
                 f"{self.where}: no GPU can be recognised: there is neither a <gpu> element nor a device of PCI class 0x03"
-                + (f"; {self.classless} PCI entries carry no class" if self.classless else "")
+                + (
+                    f"; {self.classless} PCI entries carry no class, as in files that only add to what the driver reports: "
+                    "dump the whole topology on the machine itself (NCCL_TOPO_DUMP_FILE)"
+                    if self.classless
+                    else ""
+                )
             )
         ranked = [pair for pair in self.gpus if self._number(pair[1], "rank", default=-1, least=-1) >= 0]
         chosen, key = (ranked, "rank") if ranked else (self.gpus, "dev")
@@ -287,7 +303,7 @@ class _Loader:
             self._number(cpu, "familyid", default=0),
             self._number(cpu, "modelid", default=0),
         )
-        if kind is None:
+        if kind is None and "socket" not in self.stated:
             self.defaults["a cpu states no known arch and vendor; the link between sockets is taken as Intel Skylake's"] += 1
         return kind or "socket_intel_skylake"
 

@@ -8,8 +8,14 @@ switches with GPUs under them and room for NICs). Full duplex everywhere. Names:
 Layouts: DGX/HGX A100 has four PCIe switches of two GPUs (and two NICs) each, two a socket (Azure's NDv4 and AWS's p4d
 topology files); H100 and later have a PCIe switch of its own for every GPU and its NIC, four a socket (Oracle's and
 Azure's H100 topology files). A GB200 NVL72 rack has 18 trays of two Grace CPUs with two GPUs each on chip-to-chip links;
-as for NCCL, the rack is one NVLink domain and so one host, the tray is kept as a node attribute. Left out: the PCIe
-switch levels inside a card, NUMA settings that split a socket, staging between GPUs that lack peer-to-peer access.
+as for NCCL, the rack is one NVLink domain and so one host, the tray is kept as a node attribute. A four-GPU GH200 board
+joins every two GPUs by six NVLinks, each GPU with a Grace of its own.
+
+Cards without NVLink reach each other's memory only as far as the driver and NCCL let them (`ServerPlan.p2p`): beyond it
+traffic is staged in the receiver's host memory, one shared link a socket and direction. NCCL stops at a host bridge by
+default (PXB); GeForce drivers since the RTX 40 series offer no peer-to-peer at all (LOC). The plain ``pcie-`` presets
+have peer-to-peer everywhere, as with NCCL_P2P_LEVEL=SYS. Left out: the PCIe switch levels inside a card, NUMA settings
+that split a socket.
 """
 
 from collections.abc import Callable
@@ -28,12 +34,15 @@ Socket = tuple[tuple[int, ...], ...]
 """GPUs of one socket, one group a PCIe switch."""
 
 _FOUR_PAIRS: tuple[Socket, ...] = (((0, 1), (2, 3)), ((4, 5), (6, 7)))
+_TWO_FOURS: tuple[Socket, ...] = (((0, 1, 2, 3),), ((4, 5, 6, 7),))
 _ONE_EACH: tuple[Socket, ...] = (((0,), (1,), (2,), (3,)), ((4,), (5,), (6,), (7,)))
 # Links between V100s as `nvidia-smi topo -m` prints them on such a server (nccl-tests issue 29): 8 pairs of 2, 8 of 1.
 _CUBE_MESH = (
     *((0, 1, 2), (0, 2, 2), (1, 3, 2), (2, 6, 2), (3, 7, 2), (4, 5, 2), (4, 6, 2), (5, 7, 2)),
     *((0, 3, 1), (0, 4, 1), (1, 2, 1), (1, 5, 1), (2, 3, 1), (4, 7, 1), (5, 6, 1), (6, 7, 1)),
 )
+# 18 links a GPU, six to each of the other three (quad GH200 boards of Alps and Jupiter, as their operators publish).
+_QUAD_MESH = tuple((a, b, 6) for a in range(4) for b in range(a + 1, 4))
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,10 @@ class ServerPlan:
     """How many sockets are joined with each other."""
     boards_named: str | None = None
     """Name of a board where a machine has several (``tray``), kept as a node attribute."""
+    p2p: str | None = None
+    """Farthest NCCL path type at which GPUs copy directly; beyond it they stage in host memory. None for any."""
+    nvb: bool = False
+    """Whether GPUs without an NVLink between them use a third one that has one to each, as NCCL does."""
 
 
 def _nvl72_sockets() -> tuple[Socket, ...]:
@@ -128,6 +141,70 @@ SERVERS: dict[str, ServerPlan] = {
         socket_link="socket_intel_broadwell",
         nvlink="nvlink2",
         mesh=_CUBE_MESH,
+        nvb=True,
+    ),
+    # The data sheets of H20 and H800 differ from H100's in NVLink as follows: H20 900 GB/s (all 18 links), H800 400 GB/s
+    # (8 links); the H800's effective rate by NCCL's constant, 8 x 20.6 = 164.8 GB/s, agrees with the 160 that users report.
+    "hgx-h20": ServerPlan(
+        "8 H20, 18 NVLink 4 each to NVSwitch (multicast, reduction), 8 PCIe Gen5 switches, 2 Sapphire Rapids sockets",
+        _ONE_EACH,
+        pcie="pcie5",
+        socket_link="socket_intel_sapphire_rapids",
+        nvlink="nvlink4",
+        nvlinks=18,
+        in_network=True,
+    ),
+    "hgx-h800": ServerPlan(
+        "8 H800, 8 NVLink 4 each to NVSwitch (multicast, reduction), 8 PCIe Gen5 switches, 2 Sapphire Rapids sockets",
+        _ONE_EACH,
+        pcie="pcie5",
+        socket_link="socket_intel_sapphire_rapids",
+        nvlink="nvlink4",
+        nvlinks=8,
+        in_network=True,
+    ),
+    # B300: NVLink as B200 (1.8 TB/s, data sheet), PCIe Gen6 to the NICs; its Granite Rapids hosts (model 0xAD) have the
+    # socket link that NCCL gives to models from 0x8F on.
+    "hgx-b300": ServerPlan(
+        "8 B300, 18 NVLink 5 each to NVSwitch (multicast, reduction), 8 PCIe Gen6 switches, 2 Granite Rapids sockets",
+        _ONE_EACH,
+        pcie="pcie6",
+        socket_link="socket_intel_sapphire_rapids",
+        nvlink="nvlink5",
+        nvlinks=18,
+        in_network=True,
+    ),
+    "gb300-nvl72": ServerPlan(
+        "72 GB300 GPUs in one NVLink 5 domain (one rack, 18 trays of 2 Grace CPUs and 4 GPUs)",
+        _nvl72_sockets(),
+        pcie="pcie6",
+        socket_link="socket_arm",
+        nvlink="nvlink5",
+        nvlinks=18,
+        in_network=True,
+        switches=False,
+        gpu_link="c2c_gb200",
+        boards_named="tray",
+    ),
+    "gh200": ServerPlan(
+        "1 GH200: a Hopper on 450 GB/s chip-to-chip to its Grace",
+        (((0,),),),
+        pcie="pcie5",
+        socket_link=None,
+        switches=False,
+        gpu_link="c2c_gh200",
+        sockets_a_board=1,
+    ),
+    "gh200-4": ServerPlan(
+        "4 GH200 on a board, every two GPUs joined by 6 NVLink 4, each with a Grace of its own",
+        (((0,),), ((1,),), ((2,),), ((3,),)),
+        pcie="pcie5",
+        socket_link="socket_arm",
+        nvlink="nvlink4",
+        mesh=_QUAD_MESH,
+        switches=False,
+        gpu_link="c2c_gh200",
+        sockets_a_board=4,
     ),
     "pcie-gen4-8": ServerPlan(
         "8 GPUs on PCIe Gen4 x16, 4 switches of 2 GPUs, 2 AMD sockets, no NVLink",
@@ -140,6 +217,31 @@ SERVERS: dict[str, ServerPlan] = {
         _FOUR_PAIRS,
         pcie="pcie5",
         socket_link="socket_amd_gen5",
+    ),
+    # Layouts of these three are assumed, as built by several vendors; a machine of your own may differ (topo -m shows it).
+    "l40s-8": ServerPlan(
+        "8 L40S on PCIe Gen4 x16, 2 switches of 4 GPUs, 2 AMD sockets; peer-to-peer below a switch only",
+        _TWO_FOURS,
+        pcie="pcie4",
+        socket_link="socket_amd",
+        p2p="PXB",
+    ),
+    "rtx4090-4": ServerPlan(
+        "4 RTX 4090 on PCIe Gen4 x16 directly under one socket, no peer-to-peer: staged in host memory",
+        (((0, 1, 2, 3),),),
+        pcie="pcie4",
+        socket_link=None,
+        switches=False,
+        sockets_a_board=1,
+        p2p="LOC",
+    ),
+    "rtx5090-8": ServerPlan(
+        "8 RTX 5090 on PCIe Gen5 x16 directly under 2 AMD sockets, no peer-to-peer: staged in host memory",
+        _TWO_FOURS,
+        pcie="pcie5",
+        socket_link="socket_amd_gen5",
+        switches=False,
+        p2p="LOC",
     ),
     "pcie-pair": ServerPlan(
         "2 GPUs on PCIe Gen4 x16 directly under one root complex",
@@ -204,6 +306,10 @@ def server(plan: ServerPlan | str, *, rate: str = "effective", host: str = "node
     if plan.nvlink is not None:
         _add_nvlinks(graph, plan, load_profile(plan.nvlink), rate, host)
     _add_host_side(graph, plan, rate, host)
+    if plan.p2p is not None:
+        graph.graph["p2p"] = plan.p2p
+    if plan.nvb:
+        graph.graph["nvb"] = True
     return graph
 
 

@@ -19,7 +19,11 @@ from netsim.errors import InternalError, NetsimError
 VERBS = {
     "perf": "nccl-tests for a machine you do not have: time and bandwidth of a collective by size",
     "crossover": "the sizes at which another algorithm becomes the fastest, by simulation",
+    "explain": "why a collective takes that long, what limits it, what would change it most",
     "run": "a scenario file to a CSV under results/",
+    "sweep": "the same on several processes, resumed after an interruption; a failing point is a row",
+    "timeline": "one run as a Perfetto trace: a track a lane, a track a link, message arrows",
+    "plot": "time and bus bandwidth against size, with crossings and measured points",
     "reproduce": "every number of the article, stated beside simulated",
     "topo": "list, show and check machines: presets, study graphs, files",
     "schedule": "list, show and prove the steps of an algorithm",

@@ -1,5 +1,6 @@
 """Options that several verbs share, and how their text becomes a `scenarios.run.Spec`."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,14 +21,41 @@ Topology = Annotated[
 ]
 TopologyArgument = Annotated[str, typer.Argument(help="Preset, study graph such as ideal-switch:8@450GB/s,1us, or a file.")]
 Nodes = Annotated[int, typer.Option("--nodes", "-N", min=1, help="How many such servers.")]
-Nic = Annotated[str | None, typer.Option("--nic", help="Network card of each GPU, for example ndr400.")]
-Fabric = Annotated[str, typer.Option("--fabric", help="How the servers are joined.")]
+Nic = Annotated[
+    str | None,
+    typer.Option(
+        "--nic",
+        help="Network cards: ndr400 is one a GPU. Options: ndr400:nics=4 or ndr400:at=gpu0+gpu4+cpu1 (how many, where), "
+        "gdr=PHB (GPUDirect that far; PXB by default), pxn=off (no relay over NVLink); own: those of the machine.",
+    ),
+]
+Fabric = Annotated[
+    str,
+    typer.Option(
+        "--fabric",
+        help="How the servers are joined: one-switch, rails[:servers=N,spines=N], rails-only, "
+        "leaf-spine:leaves=N,spines=N (or servers=N a leaf), fat-tree:k=N, fat-tree:pods=N,leaves=N,spines=N,cores=N. "
+        "Also oversubscription=X or uplink=RATE a link, hop=TIME, order=stripe.",
+    ),
+]
 GpusPerNode = Annotated[int | None, typer.Option("-g", "--gpus-per-node", help="Use only the first GPUs of each server.")]
 Gpudirect = Annotated[bool, typer.Option("--gpudirect/--no-gpudirect", help="Whether NICs reach GPU memory directly.")]
 Rate = Annotated[str, typer.Option("--rate", help="effective: what transfers reach; line: the nominal rate.")]
-Profile = Annotated[str | None, typer.Option("--profile", help="File of a measured link profile.")]
-Routing = Annotated[str, typer.Option("--routing", help="static, or ecmp:SEED.")]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        help="Link profile by name or file; replaces the figures of its family. Several with commas: nvlink4,pcie5.",
+    ),
+]
+Routing = Annotated[
+    str, typer.Option("--routing", help="static, ecmp:SEED or ecmp:SEED,flows=F; ecmp:0..31 runs all these seeds.")
+]
 Root = Annotated[int, typer.Option("-r", "--root", help="Root rank of broadcast, reduce, gather and scatter.")]
+Size = Annotated[str, typer.Option("--size", "-s", help="One size, as in nccl-tests: a bare K, M or G is binary.")]
+Algorithm = Annotated[
+    str, typer.Option("--algo", help="An algorithm, auto (simulate all, take the fastest), or a Python file.")
+]
 Protocol = Annotated[str, typer.Option("--proto", help="ideal (textbook alpha-beta), or auto, which is ideal for now.")]
 Channels = Annotated[int, typer.Option("--channels", min=1, help="Lanes a rank uses side by side.")]
 Chunk = Annotated[str | None, typer.Option("--chunk", help="Size that a pipelined algorithm cuts its data into.")]
@@ -76,6 +104,14 @@ def machine_words(machine: "Machine", graph: "nx.DiGraph[str]", ranks: int) -> s
     if machine.profile:
         words.append(f"profile {machine.profile}")
     return ", ".join(words)
+
+
+def mention_remarks(topology: str, graph: "nx.DiGraph[str]") -> None:
+    """Say on stderr that a topology was read with assumptions or doubts, and where they are listed."""
+    count = len(graph.graph.get("remarks", ()))
+    if count:
+        words = f"{count} remark{'s' * (count != 1)} on {topology}: see netsim topo check {topology}"
+        print(f"netsim: {words}", file=sys.stderr)
 
 
 def size_words(size_bytes: int) -> str:

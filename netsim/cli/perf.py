@@ -35,7 +35,7 @@ def perf(
     step_bytes: Annotated[str, typer.Option("-i", "--stepbytes", help="Add this to the size.")] = "1M",
     root: options.Root = 0,
     algorithm: Annotated[
-        str, typer.Option("--algo", help="An algorithm, or auto: simulate all, take the fastest.")
+        str, typer.Option("--algo", help="An algorithm, auto (simulate all, take the fastest), or a Python file.")
     ] = "auto",
     protocol: options.Protocol = "auto",
     channels: options.Channels = 1,
@@ -89,6 +89,7 @@ def perf(
         options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), step_factor, options.size_of(step_bytes, "-i")
     )
     graph = graph_of(machine)
+    options.mention_remarks(topology, graph)
     ranks = len(ranks_of(graph))
     if layout == "nccl-tests":
         sizes = [rounded_size(collective, ranks, size) for size in sizes]

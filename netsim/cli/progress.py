@@ -35,6 +35,11 @@ class Progress:
         self._at += 1
         self._words = words
 
+    def at(self, place: int, words: str) -> None:
+        """Say which piece of work is going on, by its number from 1, where several may end in any order."""
+        self._at = place
+        self._words = words
+
     def say(self, words: str) -> None:
         """Change the words of the present piece of work."""
         self._words = words

@@ -20,7 +20,7 @@ app = typer.Typer(
     help="List algorithms, show their steps in words, prove that they do what the collective promises.",
     epilog=f"\b\nExample:\n  {EXAMPLE}",
 )
-Algorithm = Annotated[str, typer.Option("--algo", help="The algorithm, for example ring.")]
+Algorithm = Annotated[str, typer.Option("--algo", help="The algorithm, for example ring, or a Python file with your own.")]
 Ranks = Annotated[int, typer.Option("--ranks", "-p", min=1, help="Number of ranks.")]
 Size = Annotated[str, typer.Option("--size", "-s", help="Size of the collective.")]
 Groups = Annotated[int | None, typer.Option("-g", "--gpus-per-node", min=1, help="Ranks a server; by default all in one.")]

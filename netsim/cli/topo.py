@@ -1,11 +1,14 @@
-"""``netsim topo``: which machines there are, what is in one, and what looks wrong with it."""
+"""``netsim topo``: which machines there are, what is in one, what looks wrong with it, and one's own as a file to edit."""
 
+import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from netsim import __version__
 from netsim.cli import options
+from netsim.errors import NetsimError
 from netsim.units import format_rate, format_time
 
 if TYPE_CHECKING:
@@ -16,11 +19,12 @@ if TYPE_CHECKING:
 EXAMPLE = "netsim topo list"
 SHOW_EXAMPLE = "netsim topo show hgx-h100"
 CHECK_EXAMPLE = "netsim topo check ideal-switch:8@450GB/s,1us"
+IMPORT_EXAMPLE = "netsim topo import dgx-1v"
 
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    help="List machines, show what is in one, check one for what looks wrong.",
+    help="List machines, show what is in one, check one for what looks wrong, write one as a file to edit.",
     epilog=f"\b\nExample:\n  {EXAMPLE}",
 )
 Name = options.TopologyArgument
@@ -36,7 +40,8 @@ def list_() -> None:
     for name, description in presets.items():
         print(f"{name:<{width}}  {description}")
     print(f"link profiles (--nic, --profile): {' '.join(topologies.profile_names())}")
-    print("a file works too: .xml (NCCL topology dump) or .yaml (nodes and links)")
+    print("a file works too: .xml (NCCL topology dump), .yaml (nodes and links), or the text of `nvidia-smi topo -m` or")
+    print("`rocm-smi --showtopo`, which tells no rates: --profile nvlink4,pcie5 states them")
 
 
 @app.command(epilog=f"\b\nExample:\n  {SHOW_EXAMPLE}")
@@ -83,16 +88,45 @@ def check(
 ) -> int:
     """Say what looks wrong with a machine; exit code 1 if anything does."""
     import topologies
-    from netsim.fabric import check_fabric, ranks_of
+    from netsim.errors import DisconnectedError
+    from netsim.fabric import ranks_of
 
-    graph = _build(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
-    check_fabric(graph)
+    try:
+        graph = _build(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
+    except DisconnectedError as error:
+        print(f"remark: {error}")
+        return 1
     remarks = topologies.remarks(graph)
     for remark in remarks:
         print(f"remark: {remark}")
     if not remarks:
         print(f"{topology}: nothing looks wrong ({len(ranks_of(graph))} ranks, {graph.number_of_edges()} links)")
     return 1 if remarks else 0
+
+
+@app.command("import", epilog=f"\b\nExample:\n  {IMPORT_EXAMPLE}")
+def import_(
+    topology: Name,
+    output: Annotated[str | None, typer.Option("-o", "--output", help="File to write, .yaml; stdout without it.")] = None,
+    rate: options.Rate = "effective",
+    profile: options.Profile = None,
+) -> None:
+    """Write a machine as nodes and links in YAML, to be edited and used wherever a preset is."""
+    from netsim.export.files import check_target, write_whole
+    from topologies.custom_text import describe
+
+    target = None if output is None else check_target(output, "--output")
+    if target is not None and target.suffix.lower() not in (".yaml", ".yml"):
+        raise NetsimError(f"--output: {output!r} must end in .yaml or .yml, or it could not be read as a topology again")
+    graph = _build(topology, 1, None, "one-switch", None, True, rate, profile)
+    remarks = graph.graph["remarks"]
+    text = describe(graph, rate=rate, heading=f"{topology}, {rate} rates, as netsim {__version__} reads it")
+    if target is None:
+        sys.stdout.write(text)
+    else:
+        write_whole(target, text)
+    for remark in remarks:
+        print(f"remark: {remark}", file=sys.stderr)
 
 
 def _build(

@@ -23,6 +23,10 @@ LEFT_SHARED = 4
 HEAD_SHARED = 8
 
 
+Trace = list[tuple[int, int, int, int, float, float, float]]
+"""Services of links as an engine notes them: operation, piece, hop, link; asked, started, free again."""
+
+
 @dataclass(frozen=True)
 class OpClass:
     """What the operations of one class have in common."""
@@ -140,14 +144,18 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
     sort = np.where(kind == COMPUTE, 0, sort)
     width = max(ranks, len(schedule.groups), 1)
     code = np.where(sort == 0, 0, (sort * ranks + np.maximum(end, 0)) * width + other)
+    flows = router.flows
+    if flows > 1:
+        code = code * flows + np.where(kind == TRANSFER, _turns(code) % flows, 0)
     codes, path_of = np.unique(code, return_inverse=True)
     switches: dict[tuple[int, str], int] = {}
-    split = [divmod(value, width) for value in codes.tolist()]
-    parts = [(*divmod(rest, ranks), target) for rest, target in split]
-    pairs = [(rank, target) for what, rank, target in parts if what == 1]
+    turned = [divmod(value, flows) for value in codes.tolist()]
+    split = [(*divmod(value, width), flow) for value, flow in turned]
+    parts = [(*divmod(rest, ranks), target, flow) for rest, target, flow in split]
+    pairs = [(rank, target, flow) for what, rank, target, flow in parts if what == 1]
     direct = iter(router.paths(pairs))
     paths: list[Path] = []
-    for what, rank, target in parts:
+    for what, rank, target, _ in parts:
         if what == 0:
             paths.append(())
         elif what == 1:
@@ -159,6 +167,17 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
             switch = switches[target, ability]
             paths.append(router.path_up(rank, switch) if what < 4 else router.path_down(switch, rank))
     return paths, path_of
+
+
+def _turns(code: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Count for every operation how many with the same code stand before it."""
+    order = np.argsort(code, kind="stable")
+    places = np.arange(len(code))
+    first = np.ones(len(code), np.bool_)
+    first[1:] = code[order][1:] != code[order][:-1]
+    turns = np.empty(len(code), np.int64)
+    turns[order] = places - np.maximum.accumulate(np.where(first, places, 0))
+    return turns
 
 
 def _watched(schedule: Schedule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

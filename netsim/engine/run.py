@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 import netsim
 from netsim.engine.links import Floats, LinkTable
-from netsim.engine.prepare import OpClass, Prepared, prepare
+from netsim.engine.prepare import OpClass, Prepared, Trace, prepare
 from netsim.errors import NetsimError, StuckError, TooManyMessagesError
-from netsim.record import Record
+from netsim.record import Record, Services
 from netsim.routing import Router
 from netsim.schedule.dag import COLUMNS, MILESTONE_NAMES, Schedule
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 ENGINES = ("auto", "simpy")
+RECORDS = ("all", "summary", "links")
+"""What a record can keep: operation times, counters only, or also every service of every link."""
 DEFAULT_MAX_MESSAGES = 50_000_000
 
 
@@ -38,8 +40,8 @@ def simulate(
     """Run a schedule on a topology; parameters and errors as in `netsim.runs.simulate`, which also checks the result."""
     if engine not in ENGINES:
         raise NetsimError(f"unknown engine {engine!r}; accepted are {', '.join(ENGINES)}")
-    if record not in ("all", "summary"):
-        raise NetsimError(f"unknown record {record!r}; accepted are all and summary")
+    if record not in RECORDS:
+        raise NetsimError(f"unknown record {record!r}; accepted are {', '.join(RECORDS)}")
     if quantum_bytes < 0:
         raise NetsimError(f"quantum of {quantum_bytes} bytes: it must be zero (whole messages) or more")
     router = topology if isinstance(topology, Router) else Router(topology, routing)
@@ -50,12 +52,13 @@ def simulate(
             f"this run needs {messages} messages, more than the limit of {max_messages}; "
             "raise it with --max-messages, or use larger chunks or a larger quantum"
         )
-    start, end = _run(prepared)
+    trace: Trace | None = [] if record == "links" else None
+    start, end = _run(prepared, trace)
     if np.isnan(end).any():
         raise StuckError(_stuck(schedule, end))
     table = class_table(prepared.links, prepared.classes)
     bytes_, counts, busy = _link_counters(prepared)
-    keep = slice(None) if record == "all" else slice(0)
+    keep = slice(0) if record == "summary" else slice(None)
     return Record(
         time_s=float(end.max(initial=0.0)),
         start_s=start[keep],
@@ -74,18 +77,27 @@ def simulate(
         schedule_digest=schedule_digest(schedule),
         quantum_bytes=quantum_bytes,
         routing=router.policy,
+        services=None if trace is None else _services(trace),
     )
 
 
-def _run(prepared: Prepared) -> tuple[Floats, Floats]:
+def _run(prepared: Prepared, trace: Trace | None) -> tuple[Floats, Floats]:
     # SimPy is loaded with the engine, so that listing and proving schedules does not pay for it.
     if prepared.pieced:
         from netsim.engine.simpy_pieces import PiecesRun
 
-        return PiecesRun(prepared).run()
+        return PiecesRun(prepared, trace).run()
     from netsim.engine.simpy_lanes import run_simpy
 
-    return run_simpy(prepared)
+    return run_simpy(prepared, trace)
+
+
+def _services(trace: Trace) -> Services:
+    """Turn what an engine noted into columns, in an order that does not hang on when it was noted."""
+    columns = list(zip(*sorted(trace), strict=True)) or [()] * 7
+    op, piece, hop, link = (np.array(column, np.int64) for column in columns[:4])
+    ask, start, free = (np.array(column, np.float64) for column in columns[4:])
+    return Services(op, piece, hop, link, ask, start, free)
 
 
 def schedule_digest(schedule: Schedule) -> str:
@@ -93,7 +105,8 @@ def schedule_digest(schedule: Schedule) -> str:
     facts = (schedule.collective, schedule.ranks, schedule.size_bytes, schedule.root, schedule.lane_names, schedule.groups)
     digest = hashlib.sha256(repr(facts).encode())
     columns = [name for name, _, _ in COLUMNS if name not in ("chunk", "step")]
-    for name in (*columns, "requires_start", "requires_op", "requires_milestone", "requires_lag"):
+    ranges = () if schedule.ranges_start is None else ("ranges_start", "ranges_offset", "ranges_size")
+    for name in (*columns, "requires_start", "requires_op", "requires_milestone", "requires_lag", *ranges):
         digest.update(np.ascontiguousarray(getattr(schedule, name)).tobytes())
     return digest.hexdigest()[:12]
 

@@ -23,13 +23,15 @@ import numpy as np
 import numpy.typing as npt
 from simpy import Environment
 
-from netsim.engine.prepare import END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, Prepared
+from netsim.engine.prepare import END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, Prepared, Trace
 from netsim.schedule.dag import END, HEAD, LEFT
 
 MILESTONE_STAGE = 2
 REQUEST_STAGE = 3
 
-_BLOCK = 4096  # operations of a lane turned into Python objects at a time, to hold memory to what is in flight
+# Operations turned into Python objects at a time: at most so many in all lanes together (some 100 bytes each), to hold
+# memory to what is in flight; and in one lane no fewer than pay for the conversion and no more than are of any use.
+_AHEAD, _LEAST, _MOST = 2**20, 64, 4096
 
 
 class EngineEvent:
@@ -61,8 +63,8 @@ Requirements = list[tuple[int, int, float]]
 Program = Iterator[tuple[int, int, int, float, bool, Requirements | None]]
 
 
-def run_simpy(prepared: Prepared) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Run a prepared schedule of whole messages.
+def run_simpy(prepared: Prepared, trace: Trace | None = None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Run a prepared schedule of whole messages; `trace` is given every service of a link.
 
     Returns
     -------
@@ -73,7 +75,7 @@ def run_simpy(prepared: Prepared) -> tuple[npt.NDArray[np.float64], npt.NDArray[
     count = len(prepared.schedule)
     starts = array("d", [np.nan]) * count
     ends = array("d", [np.nan]) * count
-    lane = _lanes(env, prepared, starts, ends)
+    lane = _lanes(env, prepared, starts, ends, trace)
     for number in range(len(prepared.schedule.lane_names)):
         env.process(lane(program(prepared, number)))
     env.run()
@@ -87,8 +89,9 @@ def program(prepared: Prepared, lane: int) -> Program:
     """
     schedule = prepared.schedule
     first, last = int(prepared.lane_start[lane]), int(prepared.lane_start[lane + 1])
-    for begin in range(first, last, _BLOCK):
-        ops = prepared.lane_order[begin : min(begin + _BLOCK, last)]
+    block = min(_MOST, max(_LEAST, _AHEAD // len(schedule.lane_names)))
+    for begin in range(first, last, block):
+        ops = prepared.lane_order[begin : min(begin + block, last)]
         need = prepared.need[ops]
         columns = (ops, prepared.op_class[ops], need, prepared.hold[ops], schedule.posted[ops])
         wants: Iterable[Requirements | None] = repeat(None, len(ops))
@@ -135,7 +138,7 @@ def _routes(prepared: Prepared) -> list[Any]:
 
 
 def _lanes(
-    env: Environment, prepared: Prepared, starts: "array[float]", ends: "array[float]"
+    env: Environment, prepared: Prepared, starts: "array[float]", ends: "array[float]", trace: Trace | None
 ) -> Callable[[Program], Generator[Any, None, None]]:
     """Return the process function of a lane, closed over the state that all lanes share."""
     queue: list[Any] = env._queue
@@ -208,7 +211,7 @@ def _lanes(
         """Ask a shared first link at a later time, on behalf of a lane that goes on."""
 
         def asked(_: EngineEvent) -> None:
-            send(op, number, ask, tail, 0.0)
+            first(op, number, ask, tail, 0.0)
 
         event = EngineEvent()
         event.callbacks = [asked]
@@ -239,7 +242,25 @@ def _lanes(
             event.callbacks = arrivals
             push(queue, (lead + latency, REQUEST_STAGE, event.key, event))
 
-    arrivals = (arrive,)
+    def noted_send(op: int, number: int, ask: float, tail: float, hold: float) -> float:
+        """Do as `send` does, and note the service."""
+        done = send(op, number, ask, tail, hold)
+        link = routes[number][1]
+        if link >= 0 and trace is not None:
+            trace.append((op, 0, 0, link, ask, starts[op], free[link]))
+        return done
+
+    def noted_arrive(event: _Hop) -> None:
+        """Do as `arrive` does, and note the service."""
+        now, link = env._now, event.link[1]
+        op, hop = divmod(event.key, width)
+        start = max(free[link], now)
+        arrive(event)
+        if trace is not None:
+            trace.append((op, 0, hop, link, now, start, free[link]))
+
+    # Only a run that is to be noted pays for it.
+    first, arrivals = (send, (arrive,)) if trace is None else (noted_send, (noted_arrive,))
 
     def lane(operations: Program) -> Generator[Any, None, None]:
         lane_free = 0.0
@@ -284,7 +305,7 @@ def _lanes(
             if hold:
                 ask += hold
             if not shared[number]:
-                done = send(op, number, ask, tail, hold)
+                done = first(op, number, ask, tail, hold)
             elif posted:
                 ask_later(op, number, ask, tail)
                 done = ask
@@ -292,7 +313,7 @@ def _lanes(
                 event = EngineEvent()
                 push(queue, (ask, REQUEST_STAGE, op * width, event))
                 yield event
-                done = send(op, number, ask, tail, hold)
+                done = first(op, number, ask, tail, hold)
             lane_free = ask if posted else done
 
     return lane

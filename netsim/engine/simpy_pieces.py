@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from simpy import Environment
 
-from netsim.engine.prepare import END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, OpClass, Prepared
+from netsim.engine.prepare import END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, OpClass, Prepared, Trace
 from netsim.engine.simpy_lanes import MILESTONE_STAGE, REQUEST_STAGE, EngineEvent, program
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import END, HEAD, LEFT
@@ -40,8 +40,9 @@ class _Piece:
 class PiecesRun:
     """One run; `run` returns start and end of every operation as `simpy_lanes.run_simpy` does."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: Prepared, trace: Trace | None = None) -> None:
         self.prepared = prepared
+        self.trace = trace
         self.links = prepared.links
         count = len(prepared.schedule)
         self.start = np.full(count, np.nan)
@@ -136,6 +137,8 @@ class PiecesRun:
                 done = max(done, first + links.floor[link])
                 del self.first_start[piece.op, piece.hop]
         self.free[link] = done
+        if self.trace is not None:
+            self.trace.append((piece.op, piece.number, piece.hop, link, ask, start, done))
         if piece.hop == 0 and piece.number == 0:
             self.start[piece.op] = start
         head = lead + links.latency[link]

@@ -49,10 +49,10 @@ def check_target(name: str | Path, option: str = "--csv") -> Path:
     return path
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file; it appears complete or not at all.
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file of text or bytes; it appears complete or not at all.
 
-    The text goes to a temporary name in the same folder first; the folder is made if it is missing. A link is followed
+    The content goes to a temporary name in the same folder first; the folder is made if it is missing. A link is followed
     and a device or pipe is written to, as by a shell: neither is ever replaced.
 
     Raises
@@ -62,10 +62,11 @@ def write_whole(path: Path, text: str) -> None:
     """
     import tempfile  # only where used: a run that writes no file starts without it
 
+    data = content.encode() if isinstance(content, str) else content
     try:
         if _is_device(path):
-            with path.open("w", encoding="utf-8", newline="") as stream:
-                stream.write(text)
+            with path.open("wb") as stream:
+                stream.write(data)
             return
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -73,8 +74,8 @@ def write_whole(path: Path, text: str) -> None:
         mode = 0o666 & ~_umask() if before is None else stat.S_IMODE(before.st_mode)
         handle, temporary = tempfile.mkstemp(prefix=".netsim-", dir=target.parent)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
             os.chmod(temporary, mode)
             os.replace(temporary, target)
         except BaseException:

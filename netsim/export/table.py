@@ -14,7 +14,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Row:
-    """One run, one line of a table. An empty cell is None."""
+    """One run, one line of a table. An empty cell is None; times of a run that failed are nan, and empty cells too."""
 
     collective: str
     topology: str
@@ -137,6 +137,8 @@ def _plain(value: object) -> str:
 
 
 def _human_cells(row: Row) -> tuple[str, ...]:
+    if row.time_us != row.time_us:  # a run that failed
+        return (str(row.size_bytes), "-", "-", "-", row.algorithm, "-", "-", "-")
     ratio = f"{row.time_us / row.lower_bound_us:.3f}" if row.lower_bound_us else "-"
     busy = "-" if row.bottleneck_utilisation is None else f"{row.bottleneck_utilisation:.1%}"
     times = (
@@ -223,8 +225,8 @@ def _three_digits(time_us: float) -> str:
 
 
 def csv_cell(value: object) -> str:
-    """Write one CSV cell: empty for None, floats in full, text in quotes where it must be."""
-    if value is None:
+    """Write one CSV cell: empty for None and for what is not a number, floats in full, text in quotes where it must be."""
+    if value is None or value != value:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"

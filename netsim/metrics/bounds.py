@@ -15,17 +15,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
 
-from netsim.errors import InternalError
+from netsim.errors import FabricError, InternalError
 from netsim.fabric import Link, hosts_of, links_of, may_transit
 from netsim.metrics.critical_path import critical_path_s
 from netsim.record import Record
-from netsim.routing import Router
+from netsim.routing import Path, Router
+from netsim.schedule.bruck import blocks_sent_on
 from netsim.schedule.collective import block_bounds, promise
 from netsim.schedule.dag import Schedule
+from netsim.schedule.hierarchical import read_dims
+from netsim.schedule.pat import message_offsets
 
 _ALL_PAIRS = 64  # ranks up to which every route is looked at for a bound
 
@@ -84,16 +88,20 @@ def closed_form(
         ("all_gather", "direct"): (1, (p - 1) * block),
         ("all_gather", "recursive_doubling"): (rounds, (p - 1) * block) if two else None,
         ("all_gather", "nvls"): (1, n),
+        ("all_gather", "bruck"): ((p - 1).bit_length(), (p - 1) * block) if full else None,
+        ("all_gather", "pat"): _pat_steps(p, n, alpha, rate) if full else None,
         ("reduce_scatter", "ring"): (p - 1, (p - 1) * block),
         ("reduce_scatter", "direct"): (1, (p - 1) * block),
         ("reduce_scatter", "halving_doubling"): (rounds, (p - 1) * block) if two else None,
         ("reduce_scatter", "nvls"): (1, n),
+        ("reduce_scatter", "pat"): _pat_steps(p, n, alpha, rate) if full else None,
         ("broadcast", "flat"): (1, (p - 1) * n),
         ("broadcast", "nvls"): (1, n),
         ("reduce", "flat"): (1, (p - 1) * n),
         ("reduce", "nvls"): (1, n),
         ("alltoall", "pairwise"): (p - 1, (p - 1) * block) if full else None,
         ("alltoall", "direct"): (1, (p - 1) * block),
+        ("alltoall", "bruck"): ((p - 1).bit_length(), blocks_sent_on(p) * block) if full else None,
         ("gather", "flat"): (1, others),
         ("gather", "direct"): (1, others),
         ("scatter", "flat"): (1, others),
@@ -102,9 +110,31 @@ def closed_form(
     }.get((collective, algorithm))
     if steps is not None:
         return steps[0] * alpha + steps[1] / rate
+    if collective == "all_reduce" and algorithm.startswith("hierarchical:") and n % p == 0:
+        # Ring phases along the dimensions, in one chunk: p - 1 blocks out in all, however p is factored.
+        dims = read_dims(algorithm.partition(":")[2])
+        if prod(dims) != p:
+            return None
+        return 2 * sum(length - 1 for length in dims) * alpha + 2 * (p - 1) * block / rate
     if (collective, algorithm) == ("all_reduce", "nvls"):
         # In one piece: legs of all blocks, then trunks; either both latencies show, or each port's queue of branches.
         return max(2 * alpha + (n + block) / rate, alpha + 2 * n / rate)
+    return None
+
+
+def _pat_steps(ranks: int, size_bytes: int, latency_s: float, bandwidth_bytes_per_s: float) -> tuple[int, int] | None:
+    """Return latencies and bytes of PAT in whole blocks, exact in two cases; else None.
+
+    At powers of two with a message a dimension each round waits for the one before. With a block a message a rank sends
+    without a pause if a block lasts at least a latency, because what it waits for never came just before.
+    """
+    block = -(-size_bytes // ranks)
+    rounds = (ranks - 1).bit_length()
+    messages = len(message_offsets(ranks, block))
+    if messages == rounds and ranks == 1 << rounds:
+        return rounds, (ranks - 1) * block
+    if messages == ranks - 1 and block >= latency_s * bandwidth_bytes_per_s:
+        return 1, (ranks - 1) * block
     return None
 
 
@@ -130,8 +160,8 @@ class UniformNetwork:
         """
         if self.shape == "switch":
             return True
-        stepwise = ("ring", "halving_doubling", "recursive_doubling", "pairwise")
-        return algorithm in (stepwise if self.shape == "mesh" else ("ring",))
+        stepwise = ("ring", "halving_doubling", "recursive_doubling", "pairwise", "pat", "bruck", "hierarchical")
+        return algorithm.partition(":")[0] in (stepwise if self.shape == "mesh" else ("ring",))
 
 
 def uniform_network(router: Router) -> UniformNetwork | None:
@@ -143,6 +173,8 @@ def uniform_network(router: Router) -> UniformNetwork | None:
     graph, ranks = router.graph, router.ranks
     if len(ranks) < 2:
         return UniformNetwork("switch", 0.0, float("inf"))
+    if router.rules.p2p is not None:
+        return None  # which pairs are staged depends on how far they are apart
     members = set(ranks)
     direct = {(a, b) for a in ranks for b in graph.successors(a) if b in members}
     if direct:
@@ -294,13 +326,21 @@ def _port_rates(router: Router, rank: int, every_pair: bool) -> tuple[float, flo
     node = router.ranks[rank]
     if every_pair:
         others = [other for other in range(len(router.ranks)) if other != rank]
-        out_edges = {router.edges[router.path(rank, other)[0]] for other in others}
-        into_edges = {router.edges[router.path(other, rank)[-1]] for other in others}
+        out_edges = {router.edges[path[0]] for other in others if (path := _path(router, rank, other))}
+        into_edges = {router.edges[path[-1]] for other in others if (path := _path(router, other, rank))}
         out = [edge for edge in router.graph.out_edges(node) if edge in out_edges or _works(router, edge[1])]
         into = [edge for edge in router.graph.in_edges(node) if edge in into_edges or _works(router, edge[0])]
     else:
         out, into = list(router.graph.out_edges(node)), list(router.graph.in_edges(node))
     return _summed_rate(router, out), _summed_rate(router, into)
+
+
+def _path(router: Router, src: int, dst: int) -> Path:
+    """Return a route, empty where there is none: two ranks that never talk need none."""
+    try:
+        return router.path(src, dst)
+    except FabricError:
+        return ()
 
 
 def _host_rates(router: Router) -> dict[object, tuple[float, float]]:

@@ -3,16 +3,17 @@
 A new algorithm is one builder and one line of the table here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from netsim.errors import ScheduleError, TooManyMessagesError
-from netsim.schedule import alltoall, chain, direct, halving, nvls, ring, tree
+from netsim.schedule import alltoall, bruck, chain, direct, halving, hierarchical, nvls, pat, ring, tree
 from netsim.schedule.collective import COLLECTIVES, check_collective
 from netsim.schedule.collective import space_bytes as length_of_space
 from netsim.schedule.dag import Schedule
+from netsim.schedule.own import build_own, is_file
 from netsim.schedule.pieces import Groups, check_pieces, checked_groups
 
 
@@ -22,11 +23,12 @@ class _Entry:
 
     build: Callable[..., Schedule]
     options: frozenset[str] = frozenset()
-    power_of_two: bool = False
 
 
 _CHUNKS = frozenset({"chunks"})
-_SERVERS = _CHUNKS | {"groups"}
+_GROUPS = frozenset({"groups"})
+_DIMS = frozenset({"dims"})
+_SERVERS = _CHUNKS | _GROUPS
 _CHANNELS = _SERVERS | {"channels"}
 _ROOT = frozenset({"root"})
 
@@ -42,18 +44,22 @@ _TABLE: dict[str, dict[str, _Entry]] = {
         "two_shot": _Entry(direct.two_shot_all_reduce),
         "flat": _Entry(direct.flat_all_reduce, _ROOT),
         "nvls": _Entry(nvls.all_reduce, _CHUNKS),
+        "hierarchical": _Entry(hierarchical.all_reduce, _SERVERS | _DIMS),
     },
     "all_gather": {
         "ring": _Entry(ring.all_gather, _CHANNELS),
-        "recursive_doubling": _Entry(halving.all_gather, power_of_two=True),
+        "recursive_doubling": _Entry(halving.all_gather),
         "direct": _Entry(direct.all_gather),
         "nvls": _Entry(nvls.all_gather, _CHUNKS),
+        "pat": _Entry(pat.all_gather, _CHUNKS),
+        "bruck": _Entry(bruck.all_gather),
     },
     "reduce_scatter": {
         "ring": _Entry(ring.reduce_scatter, _CHANNELS),
-        "halving_doubling": _Entry(halving.reduce_scatter, power_of_two=True),
+        "halving_doubling": _Entry(halving.reduce_scatter),
         "direct": _Entry(direct.reduce_scatter),
         "nvls": _Entry(nvls.reduce_scatter, _CHUNKS),
+        "pat": _Entry(pat.reduce_scatter, _CHUNKS),
     },
     "broadcast": {
         "ring": _Entry(ring.broadcast, _CHANNELS | _ROOT),
@@ -69,7 +75,12 @@ _TABLE: dict[str, dict[str, _Entry]] = {
         "flat": _Entry(direct.flat_reduce, _ROOT),
         "nvls": _Entry(nvls.reduce, _CHUNKS | _ROOT),
     },
-    "alltoall": {"pairwise": _Entry(alltoall.pairwise), "direct": _Entry(alltoall.direct)},
+    "alltoall": {
+        "pairwise": _Entry(alltoall.pairwise, frozenset({"groups"})),
+        "direct": _Entry(alltoall.direct, frozenset({"groups"})),
+        "bruck": _Entry(bruck.all_to_all),
+        "hierarchical": _Entry(hierarchical.all_to_all, _GROUPS | _DIMS),
+    },
     "sendrecv": {"direct": _Entry(alltoall.sendrecv)},
     "gather": {"flat": _Entry(direct.gather, _ROOT), "direct": _Entry(partial(direct.gather, algorithm="direct"), _ROOT)},
     "scatter": {"flat": _Entry(direct.scatter, _ROOT), "direct": _Entry(partial(direct.scatter, algorithm="direct"), _ROOT)},
@@ -88,29 +99,31 @@ ALGORITHMS: dict[str, str] = {
     "nvls": "the switch adds and multicasts; N(1 + 1/p) a rank and direction for an all-reduce",
     "pairwise": "rounds in which each rank sends to one and receives from one, each waiting for the one before",
     "direct": "everything is posted at once, in rotated order, without relays",
+    "pat": "parallel aggregated trees: log2(p) rounds where small blocks share messages, (p - 1)/p N a rank; far first",
+    "bruck": "log2(p) steps for any p: an all-gather sends all so far, an all-to-all about log2(p)/2 N a rank",
+    "hierarchical": "one dimension after the other (hierarchical:2x8, or server, then network); all-to-all along rails",
 }
 """What each algorithm does, in a line."""
 
-LATER = ("nvls_tree", "collnet_direct", "collnet_chain", "pat", "bruck", "hierarchical")
+LATER = ("nvls_tree", "collnet_direct", "collnet_chain")
 """Algorithms with a reserved name that have no builder."""
 
 
-def algorithms_for(collective: str, ranks: int | None = None) -> tuple[str, ...]:
-    """Return the algorithms that serve a collective; with `ranks`, those that serve that many.
+def algorithms_for(collective: str) -> tuple[str, ...]:
+    """Return the algorithms that serve a collective.
 
     Examples
     --------
     >>> algorithms_for("alltoall")
-    ('pairwise', 'direct')
+    ('pairwise', 'direct', 'bruck', 'hierarchical')
     """
     if collective not in _TABLE:
         raise ScheduleError(f"unknown collective {collective!r}; accepted are {', '.join(COLLECTIVES)}")
-    fits = ranks is None or ranks & (ranks - 1) == 0
-    return tuple(name for name, entry in _TABLE[collective].items() if fits or not entry.power_of_two)
+    return tuple(_TABLE[collective])
 
 
 def options_for(collective: str, algorithm: str) -> frozenset[str]:
-    """Return which of the options root, chunks, groups and channels change an algorithm's schedule."""
+    """Return which of the options root, chunks, groups, channels and dims change an algorithm's schedule."""
     return _entry(collective, algorithm).options
 
 
@@ -124,6 +137,7 @@ def build_schedule(
     chunk_bytes: int | None = None,
     chunks: int | None = None,
     groups: Groups | None = None,
+    dims: Sequence[int] | None = None,
     channels: int = 1,
     align_bytes: int = 1,
     limit: int | None = None,
@@ -133,7 +147,8 @@ def build_schedule(
     Parameters
     ----------
     collective, algorithm : str
-        Names as in `algorithms_for`.
+        Names as in `algorithms_for`; ``hierarchical:2x8`` gives dimensions too. The path of a Python file with a
+        function ``schedule(ranks, size_bytes)`` runs that file (see `netsim.schedule.own`).
     ranks : int
         How many ranks take part.
     size_bytes : int
@@ -144,6 +159,8 @@ def build_schedule(
         Size, or number, of the pieces in which a pipelined algorithm sends its blocks.
     groups : sequence of sequence of int
         The ranks of each server (`netsim.fabric.hosts_of`); algorithms without a notion of servers ignore it.
+    dims : sequence of int
+        Sizes of the dimensions of a hierarchical algorithm, the first reduced first; by default those of the servers.
     channels : int
         Independent rings.
     align_bytes : int
@@ -169,6 +186,12 @@ def build_schedule(
     """
     entry = _entry(collective, algorithm)
     check_collective(collective, ranks, size_bytes, root)
+    if ":" in algorithm and "dims" in entry.options:
+        if dims is not None:
+            raise ScheduleError(f"give dimensions once: in {algorithm!r} or as {tuple(dims)}")
+        dims = hierarchical.read_dims(algorithm.partition(":")[2])
+    if dims is not None and "dims" not in entry.options:
+        raise ScheduleError(f"{algorithm} {collective} has no dimensions; only hierarchical does (got {tuple(dims)})")
     check_pieces(chunk_bytes, chunks)
     checked_groups(ranks, groups)
     if align_bytes < 1:
@@ -181,21 +204,17 @@ def build_schedule(
             f"{collective} by {algorithm} over {ranks} ranks and {channels} channels needs at least {least} messages, "
             f"more than the limit of {limit}; raise it with --max-messages, or use fewer channels"
         )
-    if entry.power_of_two and ranks & (ranks - 1):
-        raise ScheduleError(
-            f"{algorithm} serves {collective} only for powers of two, not for {ranks} ranks; "
-            f"accepted are {', '.join(algorithms_for(collective, ranks))}"
-        )
     if length_of_space(collective, ranks, size_bytes) >= 2**63:
         raise ScheduleError(f"{collective} of {size_bytes} bytes over {ranks} ranks is more than 2^63 bytes in all")
     given: dict[str, Any] = {"align_bytes": align_bytes, "limit": limit}
     if (chunk_bytes is not None or chunks is not None) and "chunks" not in entry.options:
-        raise ScheduleError(f"{algorithm} {collective} sends its blocks whole; it takes no chunk size or number of chunks")
+        words = "cuts its data itself" if is_file(algorithm) else "sends its blocks whole"
+        raise ScheduleError(f"{algorithm} {collective} {words}; it takes no chunk size or number of chunks")
     if channels > 1 and "channels" not in entry.options:
         raise ScheduleError(f"{algorithm} {collective} has no channels; only ring does (got {channels})")
     if "chunks" in entry.options:
         given |= {"chunk_bytes": chunk_bytes, "chunks": chunks}
-    for name, value in (("root", root), ("groups", groups), ("channels", channels)):
+    for name, value in (("root", root), ("groups", groups), ("channels", channels), ("dims", dims)):
         if name in entry.options:
             given[name] = value
     return entry.build(ranks, size_bytes, **given)
@@ -204,8 +223,11 @@ def build_schedule(
 def _entry(collective: str, algorithm: str) -> _Entry:
     """Look an algorithm up, or say which ones there are."""
     serving = algorithms_for(collective)
-    if algorithm in serving:
-        return _TABLE[collective][algorithm]
+    if is_file(algorithm):
+        return _Entry(partial(build_own, algorithm, collective), _ROOT)
+    name, colon, _ = algorithm.partition(":")
+    if name in serving and (not colon or "dims" in _TABLE[collective][name].options):
+        return _TABLE[collective][name]
     accepted = f"accepted for {collective} are {', '.join(serving)}"
     if algorithm in LATER:
         raise ScheduleError(f"the algorithm {algorithm!r} is not yet available; {accepted}")

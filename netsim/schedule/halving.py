@@ -2,18 +2,19 @@
 
 Halving-doubling all-reduce is a recursive halving reduce-scatter and a recursive doubling all-gather: little data, twice
 the steps. Recursive doubling swaps everything at each step: few steps, log2(p) N bytes. For other rank counts than powers
-of two, each extra rank first sends its data to a partner and gets the result last. A step starts when a rank's step
-before is over on its side: its partner's data is in and its own has left.
+of two, each extra rank first sends its data to a partner, which works on the blocks of both, and gets the result last. A
+step starts when a rank's step before is over on its side: its partner's data is in and its own has left.
 """
 
 import numpy as np
 import numpy.typing as npt
 
-from netsim.errors import ScheduleError
 from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import LEFT, Ids, Schedule, ScheduleBuilder
 
 Numbers = npt.NDArray[np.int64]
+Ranges = tuple[Numbers, Numbers, Numbers]
+"""How many ranges each message has, and the offsets and sizes of all."""
 
 
 def all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
@@ -45,18 +46,20 @@ def all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int 
 
 
 def reduce_scatter(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
-    """Build a recursive halving reduce-scatter, for powers of two; parameters as in `all_reduce`."""
-    bits = _bits_of_power("halving_doubling reduce_scatter", ranks)
+    """Build a recursive halving reduce-scatter; parameters as in `all_reduce`."""
+    _, bits = _power_of_two(ranks)
     plan = _Exchanges("reduce_scatter", "halving_doubling", ranks, size_bytes, bits, align_bytes, limit, ())
+    plan.fold_in()
     for bit in reversed(range(bits)):
         plan.halve(bit)
     return plan.finish()
 
 
 def all_gather(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
-    """Build a recursive doubling all-gather, for powers of two; parameters as in `all_reduce`."""
-    bits = _bits_of_power("recursive_doubling all_gather", ranks)
+    """Build a recursive doubling all-gather; parameters as in `all_reduce`."""
+    _, bits = _power_of_two(ranks)
     plan = _Exchanges("all_gather", "recursive_doubling", ranks, size_bytes, bits, align_bytes, limit, ())
+    plan.fold_in()
     for bit in range(bits):
         plan.double(bit)
     return plan.finish()
@@ -81,13 +84,6 @@ def _power_of_two(ranks: int) -> tuple[int, int]:
     return 1 << bits, bits
 
 
-def _bits_of_power(what: str, ranks: int) -> int:
-    core, bits = _power_of_two(ranks)
-    if core != ranks:
-        raise ScheduleError(f"{what} needs a power of two of ranks, not {ranks}")
-    return bits
-
-
 class _Exchanges:
     """Steps in which each of the first 2^k ranks exchanges with the one that differs in one bit."""
 
@@ -109,7 +105,9 @@ class _Exchanges:
             collective, algorithm, ranks, size_bytes, expected=expected, limit=limit, align_bytes=align_bytes, phases=phases
         )
         self.size_bytes = size_bytes
-        self.bounds = np.array(block_bounds(size_bytes, self.core, align_bytes), np.int64)
+        # What belongs to a rank at one end has a block for each rank, else there is one for each that exchanges.
+        blocks = self.core if collective == "all_reduce" else ranks
+        self.bounds = np.array(block_bounds(size_bytes, blocks, align_bytes), np.int64)
         self.lanes = self.builder.lanes(range(ranks))
         self.step = 0
         self.received = np.full(self.core, -1, np.int64)
@@ -119,8 +117,10 @@ class _Exchanges:
         """Send the data of the extra ranks to their partners."""
         if self.extra:
             partners = np.arange(self.extra)
-            ids = self._add(partners + self.core, partners, 0, self.size_bytes, True, from_input=True)
-            self.received[: self.extra] = ids
+            extra = partners + self.core
+            data = self._own(extra) if self.builder.collective == "all_gather" else self._all_but_own(extra)
+            adds = self.builder.collective != "all_gather"
+            self.received[: self.extra] = self._add(extra, partners, data, adds, from_input=True)
 
     def halve(self, bit: int) -> None:
         """Keep the half of the own range that has the own bit, send the other half to be added."""
@@ -139,27 +139,52 @@ class _Exchanges:
 
     def finish(self) -> Schedule:
         """Send the result to the extra ranks, if there are any, and return the schedule."""
-        if self.extra and self.builder.collective == "all_reduce":
+        if self.extra:
             partners = np.arange(self.extra)
-            ids = self._add(partners, partners + self.core, 0, self.size_bytes, False)
+            extra = partners + self.core
+            # A block that is scattered lacks only what its own rank has kept.
+            adds = self.builder.collective == "reduce_scatter"
+            data = self._own(extra) if adds else self._all_but_own(extra)
+            ids = self._add(partners, extra, data, adds)
             self.builder.require(ids, self.received[: self.extra])
             self.builder.require(ids, self.sent[: self.extra], LEFT)
         return self.builder.build()
 
     def _exchange(self, partner: Numbers, first: Numbers, blocks: int, adds: bool) -> None:
-        rank = np.arange(self.core)
-        offset = self.bounds[first]
-        ids = self._add(rank, partner, offset, self.bounds[first + blocks] - offset, adds, chunk=first)
+        ids = self._add(np.arange(self.core), partner, self._run(first, blocks), adds, chunk=first)
         self.builder.require(ids, self.received)
         self.builder.require(ids, self.sent, LEFT)
         self.received, self.sent = ids[partner], ids
+
+    def _own(self, rank: Numbers) -> Ranges:
+        return np.ones_like(rank), self.bounds[rank], self.bounds[rank + 1] - self.bounds[rank]
+
+    def _all_but_own(self, rank: Numbers) -> Ranges:
+        """Return all data for an all-reduce, else what stands before and after a rank's own block."""
+        if self.builder.collective == "all_reduce":
+            return np.ones_like(rank), np.zeros_like(rank), np.full_like(rank, self.size_bytes)
+        start, stop = self.bounds[rank], self.bounds[rank + 1]
+        offsets = np.stack([np.zeros_like(start), stop], 1)
+        sizes = np.stack([start, self.size_bytes - stop], 1)
+        return np.full_like(rank, 2), offsets.ravel(), sizes.ravel()
+
+    def _run(self, first: Numbers, blocks: int) -> Ranges:
+        """Return a run of blocks, and those that came with them from the extra ranks."""
+        start, stop = self.bounds[first], self.bounds[first + blocks]
+        if len(self.bounds) == self.core + 1:
+            return np.ones_like(first), start, stop - start
+        beside = self.bounds[np.minimum(np.stack([first, first + blocks], 1), self.extra) + self.core]
+        counts = np.where(first < self.extra, 2, 1)
+        kept = np.stack([counts > 0, counts > 1], 1)
+        offsets = np.stack([start, beside[:, 0]], 1)
+        sizes = np.stack([stop - start, beside[:, 1] - beside[:, 0]], 1)
+        return counts, offsets[kept], sizes[kept]
 
     def _add(
         self,
         src: Numbers,
         dst: Numbers,
-        offset: Numbers | int,
-        size: Numbers | int,
+        ranges: Ranges,
         adds: bool,
         *,
         chunk: Numbers | int = 0,
@@ -169,8 +194,7 @@ class _Exchanges:
             len(src),
             src=src,
             dst=dst,
-            offset=offset,
-            size=size,
+            ranges=ranges,
             reduce=adds,
             chunk=chunk,
             step=self.step,

@@ -136,8 +136,7 @@ class History:
         return self._component[op] == self._current and bool(self._read >> self._bit[op] & 1)
 
     def _same_bytes(self, op: int, other: int) -> bool:
-        schedule = self._schedule
-        return bool(schedule.offset[op] == schedule.offset[other] and schedule.size[op] == schedule.size[other])
+        return self._schedule.ranges(op) == self._schedule.ranges(other)
 
 
 def _components(schedule: Schedule) -> tuple[list[int], list[int]]:
@@ -177,8 +176,7 @@ def _streams(schedule: Schedule) -> dict[int, list[int]]:
                 f"a branch hands on exactly one trunk, an output the sum of at least one leg"
             )
         for need in found:
-            for column in (schedule.group, schedule.offset, schedule.size):
-                if column[need] != column[op]:
-                    raise ProofError(f"{schedule.describe(op)} and {schedule.describe(need)} differ in group or byte range")
+            if schedule.group[need] != schedule.group[op] or schedule.ranges(need) != schedule.ranges(op):
+                raise ProofError(f"{schedule.describe(op)} and {schedule.describe(need)} differ in group or byte range")
         streams[op] = found
     return streams

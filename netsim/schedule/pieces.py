@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from netsim.errors import ScheduleError
+from netsim.errors import ScheduleError, TooManyMessagesError
 from netsim.units import MAX_BYTES
 
 Bytes = npt.NDArray[np.int64]
@@ -15,6 +15,8 @@ MOST_PIECES = 64
 """Default pieces of a pipeline: a double binary tree over eight ranks is then within 2 % of its limit."""
 LEAST_PIECE_BYTES = 4096
 """No default piece is smaller: at 450 GB/s it lasts 9 ns, so more pieces would buy nothing against a latency of 1 us."""
+MOST_RANGES = 2**25
+"""Most ranges in the messages of a schedule; building one takes some 100 bytes for each."""
 
 
 def piece_count(largest: int, chunk_bytes: int | None, chunks: int | None, *, default: int | None = None) -> int:
@@ -107,3 +109,12 @@ def checked_groups(ranks: int, groups: Groups | None) -> list[list[int]]:
     if sorted(rank for server in servers for rank in server) != list(range(ranks)):
         raise ScheduleError(f"groups {tuple(map(tuple, servers))} must hold each of the ranks 0 to {ranks - 1} exactly once")
     return servers
+
+
+def check_ranges(collective: str, algorithm: str, ranks: int, ranges: int) -> None:
+    """Raise `TooManyMessagesError` for more ranges in all messages than memory should hold."""
+    if ranges > MOST_RANGES:
+        raise TooManyMessagesError(
+            f"{collective} by {algorithm} over {ranks} ranks has {ranges} ranges of bytes in its messages, more than "
+            f"{MOST_RANGES}; use fewer ranks or larger chunks"
+        )

@@ -12,7 +12,7 @@ Cost: some ten microseconds of Python for each (operation, atom) that is read an
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -71,14 +71,20 @@ class Walker(Generic[T]):
         numbers = (schedule.collective, schedule.ranks, schedule.size_bytes, schedule.root, schedule.align_bytes)
         self.regions: list[Region] = [region for region in promise(*numbers) if region.size]
         self.bounds = _atom_bounds(schedule, self.regions)
-        self._first = np.searchsorted(self.bounds, schedule.offset).tolist()
-        self._last = np.searchsorted(self.bounds, schedule.offset + schedule.size).tolist()
-        visits = sum(last - first for first, last in zip(self._first, self._last, strict=True))
+        ops, offset, size = schedule.all_ranges()
+        first = np.searchsorted(self.bounds, offset)
+        last = np.searchsorted(self.bounds, offset + size)
+        visits = int((last - first).sum())
         if visits > MAX_VISITS:
             raise ScheduleError(
                 f"{schedule.collective} by {schedule.algorithm}: {visits} steps to follow, more than {MAX_VISITS}; "
                 "prove the same algorithm with fewer ranks or chunks"
             )
+        self._first, self._last = first[: len(schedule)].tolist(), last[: len(schedule)].tolist()
+        # The atoms of the further ranges of the operations that carry several; those of the first follow each other.
+        self._further: dict[int, list[int]] = {}
+        for op, start, stop in zip(*(part[len(schedule) :].tolist() for part in (ops, first, last)), strict=True):
+            self._further.setdefault(op, []).extend(range(start, stop))
         known: dict[tuple[int, ...], frozenset[int]] = {}
         self._owners = [known.setdefault(region.owners, frozenset(region.owners)) for region in self.regions]
         self._from_input, self._reduce = schedule.from_input.tolist(), schedule.reduce.tolist()
@@ -105,7 +111,7 @@ class Walker(Generic[T]):
             history.enter(op)
             kind = kinds[op]
             if kind in (TRANSFER, TRUNK, LEG):
-                values = [self._read(op, sources[op], atom) for atom in range(self._first[op], self._last[op])]
+                values = [self._read(op, sources[op], atom) for atom in self._atoms_of(op)]
             elif kind == BRANCH:
                 values = self._carried[history.streams[op][0]]
             elif kind == OUTPUT:
@@ -113,7 +119,7 @@ class Walker(Generic[T]):
             if kind in (TRUNK, LEG):
                 self._carried[op] = values
             elif kind != COMPUTE:
-                for atom, value in zip(range(self._first[op], self._last[op]), values, strict=True):
+                for atom, value in zip(self._atoms_of(op), values, strict=True):
                     self._write(op, targets[op], atom, value)
 
     def held(self, rank: int, atom: int) -> T | None:
@@ -128,6 +134,10 @@ class Walker(Generic[T]):
     def words(self, rank: int, atom: int) -> str:
         """Say which bytes of which rank an atom is."""
         return f"rank {rank}, bytes {self.bounds[atom]} to {self.bounds[atom + 1]}"
+
+    def _atoms_of(self, op: int) -> Sequence[int]:
+        atoms = range(self._first[op], self._last[op])
+        return [*atoms, *self._further[op]] if op in self._further else atoms
 
     def _cell(self, rank: int, atom: int) -> _Cell[T]:
         cell = self._cells.get((rank, atom))
@@ -194,7 +204,7 @@ class Walker(Generic[T]):
         return total
 
     def _sum_of_legs(self, op: int, legs: list[int]) -> list[T]:
-        atoms = range(self._first[op], self._last[op])
+        atoms = self._atoms_of(op)
         values = self._carried[legs[0]]
         for leg in legs[1:]:
             pairs = zip(atoms, values, self._carried[leg], strict=True)
@@ -228,8 +238,8 @@ def _atom_bounds(schedule: Schedule, regions: list[Region]) -> list[int]:
     """Return the sorted boundaries of all operations that move something and of the promise's regions."""
     offsets = [region.offset for region in regions]
     ends = [region.offset + region.size for region in regions]
-    moves = schedule.size > 0
+    _, start, size = schedule.all_ranges()
+    moved = start[size > 0]
     promised = np.array(offsets + ends, np.int64)
-    moved = schedule.offset[moves]
-    bounds: list[int] = np.unique(np.concatenate([promised, moved, moved + schedule.size[moves]])).tolist()
+    bounds: list[int] = np.unique(np.concatenate([promised, moved, moved + size[size > 0]])).tolist()
     return bounds or [0]

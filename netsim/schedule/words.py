@@ -47,7 +47,8 @@ def move_in_words(schedule: Schedule, op: int) -> str:
         return f"r{schedule.lane_names[schedule.lane[op]][0]} computes"
     source = "switch" if kind in (BRANCH, OUTPUT) else f"r{schedule.src[op]}"
     target = "switch" if kind in (TRUNK, LEG) else f"r{schedule.dst[op]}"
-    return f"{source}->{target} chunk {schedule.chunk[op]}"
+    ranges = len(schedule.ranges(op))
+    return f"{source}->{target} chunk {schedule.chunk[op]}{f' ({ranges} ranges)' if ranges > 1 else ''}"
 
 
 def _step_name(schedule: Schedule, step: int) -> str:

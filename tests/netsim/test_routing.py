@@ -76,7 +76,10 @@ def test_hashed_routes_depend_on_the_seed_and_on_nothing_else():
     assert len({tuple(paths) for paths in choices.values()}) > 1
 
 
-@pytest.mark.parametrize("policy", ["spray", "random", "ecmp", "ecmp:", "ecmp:x", "ecmp:-1"])
+@pytest.mark.parametrize(
+    "policy",
+    ["spray", "random", "ecmp", "ecmp:", "ecmp:x", "ecmp:-1", "ecmp:1,flows=0", "ecmp:1,flows=", "ecmp:1,2", "ecmp:0..3"],
+)
 def test_unknown_policies_are_refused(policy):
     with pytest.raises(FabricError, match="ecmp:SEED"):
         Router(star(2), policy)
@@ -200,3 +203,163 @@ def test_sixteen_destinations_use_every_pair_of_choices_in_a_three_tier_tree():
             cables += [(f"s{spine}", f"c{spine}{core}", 50), (f"c{spine}{core}", "far", 50)]
     router = Router(graph_of(nodes, cables))
     assert len({names(router, router.path(0, dst)).split("-")[3] for dst in range(1, 17)}) == 16
+
+
+def spines():
+    nodes = {f"g{i}": "gpu" for i in range(8)} | dict.fromkeys(("l0", "l1", "s0", "s1", "s2", "s3"), "network_switch")
+    cables = [(f"g{i}", f"l{i // 4}", 50) for i in range(8)] + [(f"l{i}", f"s{j}", 50) for i in range(2) for j in range(4)]
+    return graph_of(nodes, cables)
+
+
+def test_flows_of_a_pair_take_several_routes_and_the_first_is_that_of_one_flow():
+    one, many = Router(spines(), "ecmp:3"), Router(spines(), "ecmp:3,flows=16")
+    assert many.flows == 16
+    assert many.path(0, 7) == one.path(0, 7)
+    assert len({many.path(0, 7, flow) for flow in range(16)}) == 4  # 16 draws of four spines
+
+
+def test_messages_of_a_pair_use_its_flows_in_turn():
+    from netsim import ScheduleBuilder, simulate
+
+    plan = ScheduleBuilder("broadcast", "eight", 8, 8000)
+    for _ in range(8):
+        plan.send(0, 7, size=1000)
+    graph = spines()
+    record = simulate(Router(graph, "ecmp:3,flows=8"), plan.build())
+    router = Router(graph, "ecmp:3,flows=8")
+    expected = {}
+    for flow in range(8):
+        for edge in router.path(0, 7, flow):
+            expected[edge] = expected.get(edge, 0) + 1000
+    assert {edge: int(count) for edge, count in enumerate(record.link_bytes) if count} == expected
+
+
+def box(gpus, cables, **attributes):
+    """One host: GPUs in name order, and other nodes told by the first letter of their name."""
+    kinds = {"g": "gpu", "s": "pcie_switch", "c": "root_complex", "m": "host_memory", "n": "nvswitch"}
+    names = sorted({end for a, b, _ in cables for end in (a, b)})
+    nodes = {name: {"kind": kinds[name[0]], "host": "h"} for name in [*gpus.split(), *names]}
+    return Router(graph_of(nodes, cables, **attributes))
+
+
+TWO_SOCKETS = [
+    *(("g0", "s0", 9), ("g1", "s0", 9), ("g2", "s1", 9), ("g3", "s2", 9), ("s0", "c0", 9), ("s1", "c0", 9), ("s2", "c1", 9)),
+    *(("c0", "c1", 9), ("c0", "m0", 9), ("c1", "m1", 9)),
+]
+
+
+@pytest.mark.parametrize(
+    ("level", "staged"),
+    [("LOC", {1, 2, 3}), ("NVL", {1, 2, 3}), ("PIX", {2, 3}), ("PXB", {2, 3}), ("PHB", {3}), ("SYS", set()), (None, set())],
+)
+def test_peers_copy_directly_up_to_the_level(level, staged):
+    router = box("g0 g1 g2 g3", TWO_SOCKETS, p2p=level)
+    assert {dst for dst in (1, 2, 3) if "m" in names(router, router.path(0, dst))} == staged
+
+
+def test_what_is_staged_stops_at_the_receivers_socket():
+    router = box("g0 g1 g2 g3", TWO_SOCKETS, p2p="PXB")
+    assert names(router, router.path(0, 3)) == "g0-s0-c0-c1-m1-c1-s2-g3"
+    assert names(router, router.path(3, 0)) == "g3-s2-c1-c0-m0-c0-s0-g0"
+
+
+def test_an_unknown_level_is_refused():
+    with pytest.raises(FabricError, match="p2p: unknown level 'FAR'; accepted are LOC, NVL"):
+        box("g0 g1 g2 g3", TWO_SOCKETS, p2p="FAR")
+
+
+def test_staging_without_host_memory_names_the_gpu():
+    cables = [cable for cable in TWO_SOCKETS if "m1" not in cable and "m0" not in cable]
+    with pytest.raises(FabricError, match="GPU 'g2' has no host memory"):
+        box("g0 g1 g2 g3", cables, p2p="PXB").path(0, 2)
+
+
+def test_the_widest_bridge_is_taken_and_only_where_there_is_no_link():
+    cables = [("g0", "g1", 20), ("g1", "g3", 40), ("g0", "g2", 40), ("g2", "g3", 40)]
+    cables += [(f"g{gpu}", "s0", 9) for gpu in range(4)]
+    router = box("g0 g1 g2 g3", cables, nvb=True)
+    assert names(router, router.path(0, 3)) == "g0-g2-g3"
+    assert names(router, router.path(0, 1)) == "g0-g1"
+    plain = box("g0 g1 g2 g3", cables)
+    assert names(plain, plain.path(0, 3)) == "g0-s0-g3"
+
+
+def rails(spine, **attributes):
+    """Two hosts of two GPUs on an NVSwitch, each with a PCIe switch and a NIC of its own on the rail of its number."""
+    nodes, cables = {}, []
+    for host in "ab":
+        for rail in (0, 1):
+            kinds = {"gpu": "gpu", "nic": "nic", "switch": "pcie_switch"}
+            nodes |= {f"{name}{rail}_{host}": {"kind": kind, "host": host} for name, kind in kinds.items()}
+            cables += [(f"{name}{rail}_{host}", f"switch{rail}_{host}", 32) for name in ("gpu", "nic")]
+            cables.append((f"gpu{rail}_{host}", f"nv_{host}", 450))
+            cables.append((f"nic{rail}_{host}", f"rail{rail}", 25))
+        nodes[f"nv_{host}"] = {"kind": "nvswitch", "host": host}
+        nodes[f"root_{host}"] = {"kind": "root_complex", "host": host}
+        cables += [(f"switch{rail}_{host}", f"root_{host}", 32) for rail in (0, 1)]
+    nodes |= dict.fromkeys(("rail0", "rail1"), "network_switch")
+    if spine:
+        nodes["spine"] = "network_switch"
+        cables += [("rail0", "spine", 25), ("rail1", "spine", 25)]
+    return Router(graph_of(nodes, cables, **attributes))
+
+
+def test_data_leaves_a_host_by_the_nearest_nic_of_its_gpu():
+    # Over the root complex and the other GPU's NIC it would be as short and as wide.
+    router = rails(spine=True)
+    assert names(router, router.path(0, 3)) == "gpu0_a-switch0_a-nic0_a-rail0-spine-rail1-nic1_b-switch1_b-gpu1_b"
+
+
+def test_a_relay_over_nvlink_keeps_data_on_the_destinations_rail():
+    for spine in (True, False):
+        router = rails(spine, pxn=True)
+        route = names(router, router.path(0, 3))
+        assert route == "gpu0_a-nv_a-gpu1_a-switch1_a-nic1_a-rail1-nic1_b-switch1_b-gpu1_b"
+        assert names(router, router.path(0, 2)) == "gpu0_a-switch0_a-nic0_a-rail0-nic0_b-switch0_b-gpu0_b"
+
+
+def test_rails_without_a_spine_or_a_relay_name_the_pair():
+    with pytest.raises(FabricError, match="no route from 'gpu0_a' to 'gpu1_b'"):
+        rails(spine=False).path(0, 3)
+
+
+def test_a_relay_needs_nvlink():
+    graph = rails(spine=False, pxn=True).graph.copy()
+    graph.remove_nodes_from(["nv_a", "nv_b"])
+    with pytest.raises(FabricError, match="no route from 'gpu0_a' to 'gpu1_b'.*reaches no other GPU over NVLink"):
+        Router(graph).path(0, 3)
+
+
+def test_only_ranks_relay():
+    graph = rails(spine=False, pxn=True).graph.copy()
+    graph.graph["ranks"] = ("gpu0_a", "gpu1_b")
+    with pytest.raises(FabricError, match="no route from 'gpu0_a' to 'gpu1_b'"):
+        Router(graph).path(0, 1)
+
+
+@pytest.mark.parametrize("spine", [True, False])
+def test_many_routes_over_rails_are_the_routes_one_by_one(spine):
+    pairs = [(src, dst) for dst in range(4) for src in range(4) if src != dst] * 4
+    one_by_one = rails(spine, pxn=True)
+    assert rails(spine, pxn=True).paths(pairs) == [one_by_one.path(*pair) for pair in pairs]
+
+
+def test_inside_a_host_nobody_uses_the_network():
+    # By way of the NICs the other switch is four links away, over three root complexes five.
+    nodes = {
+        name: {"kind": kind, "host": "h"} for name, kind in {"g0": "gpu", "g1": "gpu", "n0": "nic", "n1": "nic"}.items()
+    }
+    nodes |= {f"c{i}": {"kind": "root_complex", "host": "h"} for i in range(4)}
+    cables = [("g0", "c0", 9), ("c0", "c1", 9), ("c1", "c2", 9), ("c2", "c3", 9), ("c3", "g1", 9)]
+    cables += [("g0", "n0", 50), ("n0", "net", 50), ("net", "n1", 50), ("n1", "g1", 50)]
+    router = Router(graph_of({**nodes, "net": "network_switch"}, cables))
+    assert names(router, router.path(0, 1)) == "g0-c0-c1-c2-c3-g1"
+
+
+@given(graphs(), st.integers(0, 3), st.sampled_from(["static", "ecmp:7"]))
+def test_names_do_not_choose_routes(graph, turn, policy):
+    for node in graph:
+        graph.nodes[node]["transit"] = True
+    renamed = nx.relabel_nodes(graph, {node: f"{(turn * 7 + place) % 5}{node}" for place, node in enumerate(graph)})
+    pairs = [(src, dst) for src in range(len(Router(graph).ranks)) for dst in range(len(Router(graph).ranks)) if src != dst]
+    assert Router(graph, policy).paths(pairs) == Router(renamed, policy).paths(pairs)

@@ -214,3 +214,8 @@ def test_a_topology_file_is_found_beside_the_scenario(write, tmp_path: Path) -> 
     (tmp_path / "mine.yaml").write_text("nodes: {}\n")
     spec = load_scenario(write(GOOD.replace("ideal-switch:8@450GB/s,1us", "mine.yaml"))).specs[0]
     assert spec.machine.topology == str(tmp_path / "mine.yaml")
+
+
+def test_dimensions_of_a_hierarchical_algorithm_stand_in_its_name(write) -> None:
+    scenario = load_scenario(write(GOOD.replace("[ring, double_binary_tree]", "hierarchical:2x4")))
+    assert {spec.algorithm for spec in scenario.specs} == {"hierarchical:2x4"}

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from topologies import build, preset_names, remarks
+from topologies import build, load_profile, preset_names, remarks
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -29,6 +29,44 @@ def test_a_slow_link_is_seen() -> None:
     (remark,) = remarks(graph)
     assert remark.startswith("link gpu5->pcie_switch2 moves 3 GB/s")
     assert "24 GB/s" in remark
+
+
+def test_a_link_that_is_slow_for_its_kind_is_seen() -> None:
+    graph = build("pcie-pair")
+    for _, _, data in graph.edges(data=True):
+        if data["link"].kind == "pcie4":
+            data["link"] = replace(data["link"], bandwidth_bytes_per_s=6e9)
+    assert remarks(graph) == ["link gpu0->cpu0 moves 6 GB/s where its kind pcie4 moves 24 GB/s (and 1 more)"]
+
+
+def test_the_width_of_a_slot_belongs_to_its_kind() -> None:
+    graph = build("rtx4060-laptop")
+    half = load_profile("pcie4").link(lanes=8)
+    for edge in (("gpu0", "cpu0"), ("cpu0", "gpu0")):
+        graph.edges[edge]["link"] = half
+    assert remarks(graph) == []  # 12 of 24 GB/s, as eight lanes have
+    for edge in (("gpu0", "cpu0"), ("cpu0", "gpu0")):
+        graph.edges[edge]["link"] = replace(half, bandwidth_bytes_per_s=5e9)
+    assert remarks(graph) == ["link gpu0->cpu0 moves 5 GB/s where its kind pcie4_x8 moves 12 GB/s"]
+
+
+def test_a_part_that_nothing_joins_is_seen() -> None:
+    graph = build("pcie-gen4-8", nic="edr100")
+    for nic in ("nic2", "nic3"):
+        graph.remove_edges_from([*graph.in_edges(nic), *graph.out_edges(nic)])
+    assert "nic2 is joined to no GPU (and 1 more nodes): the topology falls into parts" in remarks(graph)
+
+
+def test_a_nic_that_is_near_no_gpu_is_seen() -> None:
+    graph = build("pcie-pair", nic="edr100")
+    link = graph.edges["nic1", "cpu0"]["link"]
+    graph.remove_node("nic1")
+    graph.add_node("cpu1", kind="root_complex", host="node0")
+    graph.add_node("storage", kind="nic", host="node0", port=None)
+    for a, b in (("cpu0", "cpu1"), ("cpu1", "storage")):
+        graph.add_edge(a, b, link=link)
+        graph.add_edge(b, a, link=link)
+    assert "storage is beyond another socket for every GPU: no GPU is near it" in remarks(graph)
 
 
 def test_a_gpu_without_a_route_is_seen() -> None:

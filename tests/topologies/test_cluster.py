@@ -79,6 +79,27 @@ def test_without_gpudirect_traffic_stops_in_host_memory_on_both_sides() -> None:
     assert [node for node in path if "cpu" in node] == ["node0/cpu1"] * 2 + ["node1/cpu0"] * 2
 
 
+def test_a_card_without_a_pcie_switch_is_beyond_gpudirect_and_staged() -> None:
+    # NCCL stops at a host bridge by default; here GPUs and NICs are joined by nothing else. Four NICs are as near.
+    path = hops("rtx5090-8", 0, 8, nodes=2, nic="ndr400")
+    assert path[:5] == ["node0/gpu0", "node0/cpu0", "node0/memory0", "node0/cpu0", "node0/nic0"]
+    assert path[-5:] == ["node1/nic2", "node1/cpu0", "node1/memory0", "node1/cpu0", "node1/gpu0"]
+
+
+def test_several_racks_are_joined_by_their_nics() -> None:
+    graph = build("gb200-nvl72", nodes=3, nic="ndr400", fabric="rails")
+    assert len(graph.graph["ranks"]) == 216
+    assert graph.in_degree("rail71") == 3 + 1  # a NIC of every rack, and the spine
+
+
+@pytest.mark.parametrize("fabric", ["rails:servers=32,spines=16", "leaf-spine:servers=32,spines=16"])
+def test_4096_gpus_get_their_leaves(fabric: str) -> None:
+    graph = build("hgx-h100", nodes=512, nic="ndr400", fabric=fabric)
+    check_fabric(graph)
+    switches = sum(kind == "network_switch" for _, kind in graph.nodes(data="kind"))
+    assert switches == (16 * 8 if fabric.startswith("rails") else 16) + 16
+
+
 def test_gpudirect_is_recorded_in_the_graph() -> None:
     assert build("hgx-h100").graph["gpudirect"] is True
     assert build("hgx-h100", nodes=2, nic="ndr400", gpudirect=False).graph["gpudirect"] is False
@@ -100,7 +121,7 @@ def test_large_clusters_are_complete() -> None:
         ({"nodes": True, "nic": "ndr400"}, "nodes is True"),
         ({"nodes": 2, "nic": "ndr"}, "unknown NIC kind 'ndr'"),
         ({"nodes": 2, "nic": "pcie5"}, "family 'pcie', not a NIC"),
-        ({"nodes": 2, "nic": "ndr400", "fabric": "fat-tree:2"}, "'fat-tree:2' cannot be built yet; accepted is one-switch"),
+        ({"nodes": 2, "nic": "ndr400", "fabric": "torus"}, "unknown fabric 'torus'; accepted are one-switch"),
     ],
 )
 def test_a_bad_wish_is_refused_in_one_sentence(options: dict[str, object], words: str) -> None:

@@ -137,6 +137,26 @@ def test_unknown_speed_and_width_are_remarked_upon(tmp_path: Path) -> None:
     assert any("16 lanes" in remark for remark in found)
 
 
+@pytest.mark.parametrize(("speed", "words"), [(1000, "management port"), (10**8, "fastest standard"), (400_000, None)])
+def test_speeds_of_network_ports_that_look_wrong_are_remarked_upon(tmp_path: Path, speed: int, words: str | None) -> None:
+    graph = load_nccl_xml(machine(tmp_path, gpu(0) + f'<nic><net name="x" speed="{speed}"/></nic>'))
+    found = [remark for remark in graph.graph["remarks"] if f"states {speed} Mbit/s" in remark]
+    assert [words in remark for remark in found if words] == ([True] if words else [])
+
+
+def test_a_speed_that_the_user_states_is_no_remark(tmp_path: Path) -> None:
+    path = str(machine(tmp_path, gpu(0, speed="")))
+    assert any("link_speed" in remark for remark in build(path).graph["remarks"])
+    graph = build(path, profile="pcie5")
+    assert not any("link_speed" in remark for remark in graph.graph["remarks"])
+    assert bandwidth(graph, "gpu0", "cpu0") == 48e9
+
+
+def test_a_file_without_classes_says_how_to_get_one_with_them(tmp_path: Path) -> None:
+    with pytest.raises(FabricError, match="1 PCI entries carry no class.*NCCL_TOPO_DUMP_FILE"):
+        load_nccl_xml(machine(tmp_path, '<pci busid="0000:00:16.0"/>'))
+
+
 @pytest.mark.parametrize(
     ("cpu", "rate"),
     [

@@ -1,4 +1,5 @@
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,15 @@ KINDS = {
     "pcie-gen5-8": (8, 0, 4, 2, 2),
     "pcie-pair": (2, 0, 0, 1, 1),
     "rtx4060-laptop": (1, 0, 0, 1, 1),
+    "hgx-h20": (8, 1, 8, 2, 2),
+    "hgx-h800": (8, 1, 8, 2, 2),
+    "hgx-b300": (8, 1, 8, 2, 2),
+    "gb300-nvl72": (72, 1, 0, 36, 36),
+    "gh200": (1, 0, 0, 1, 1),
+    "gh200-4": (4, 0, 0, 4, 4),
+    "l40s-8": (8, 0, 2, 2, 2),
+    "rtx4090-4": (4, 0, 0, 1, 1),
+    "rtx5090-8": (8, 0, 0, 2, 2),
 }
 
 
@@ -50,6 +60,10 @@ def test_every_cable_is_the_same_in_both_directions_and_every_node_has_the_host(
         ("hgx-h200", 18, 370.8e9, 450e9, True),
         ("hgx-b200", 18, 721.8e9, 900e9, True),
         ("gb200-nvl72", 18, 721.8e9, 900e9, True),
+        ("hgx-h20", 18, 370.8e9, 450e9, True),
+        ("hgx-h800", 8, 164.8e9, 200e9, True),
+        ("hgx-b300", 18, 721.8e9, 900e9, True),
+        ("gb300-nvl72", 18, 721.8e9, 900e9, True),
     ],
 )
 def test_every_gpu_has_its_nvlinks_to_the_one_switch(
@@ -125,3 +139,55 @@ def test_unknown_servers_and_rates_are_refused() -> None:
         server("hgx-h300")
     with pytest.raises(ProfileError, match="effective and line"):
         server("hgx-h100", rate="best")
+
+
+def hops(name: str, src: int, dst: int) -> str:
+    router = Router(server(name))
+    edges = [router.edges[index] for index in router.path(src, dst)]
+    return " ".join([edges[0][0], *(edge[1] for edge in edges)])
+
+
+def test_the_cube_mesh_is_the_one_that_nvidia_smi_prints(shared: Path) -> None:
+    text = shared / "samples" / "smi_topo_matrix" / "v100_hybrid_cube_mesh.txt"
+    if not text.exists():
+        pytest.skip("the sample is not there")
+    rows = [line.split() for line in text.read_text().splitlines() if line.startswith("GPU")]
+    graph = server("dgx-1v")
+    for a, row in enumerate(rows):
+        for b, cell in enumerate(row[1:9]):
+            edge = graph.get_edge_data(f"gpu{a}", f"gpu{b}")
+            assert (f"NV{edge['link'].count}" if edge else cell) == cell
+            assert (edge is not None) is cell.startswith("NV")
+
+
+def test_v100s_without_a_link_between_them_use_one_gpu_that_has_both() -> None:
+    # GPUs 3 and 4 share GPU 0 (1 link to each) and GPU 7 (2 and 1): both ways are one link wide.
+    assert hops("dgx-1v", 3, 4) in ("gpu3 gpu0 gpu4", "gpu3 gpu7 gpu4")
+    assert hops("dgx-1v", 0, 1) == "gpu0 gpu1"
+
+
+def test_every_two_gh200_of_a_board_have_six_links() -> None:
+    graph = server("gh200-4")
+    link = graph.edges["gpu1", "gpu3"]["link"]
+    assert (link.count, link.line_rate_bytes_per_s) == (6, 150e9)
+    assert graph.edges["gpu2", "cpu2"]["link"].line_rate_bytes_per_s == 450e9
+
+
+@pytest.mark.parametrize(
+    ("name", "dst", "nodes"),
+    [
+        ("l40s-8", 3, "gpu0 pcie_switch0 gpu3"),
+        ("l40s-8", 4, "gpu0 pcie_switch0 cpu0 cpu1 memory1 cpu1 pcie_switch1 gpu4"),
+        ("rtx4090-4", 1, "gpu0 cpu0 memory0 cpu0 gpu1"),
+        ("rtx5090-8", 7, "gpu0 cpu0 cpu1 memory1 cpu1 gpu7"),
+    ],
+)
+def test_cards_without_peer_to_peer_stage_in_the_receivers_memory(name: str, dst: int, nodes: str) -> None:
+    assert hops(name, 0, dst) == nodes
+
+
+def test_eight_consumer_cards_share_what_their_host_memory_carries() -> None:
+    # NVIDIA/nccl #1639: 28 GB/s is good. Four staged hops a socket and direction: 110 / 4 = 27.5.
+    schedule = build_schedule("all_reduce", "ring", 8, 10**9)
+    time_s = simulate(server("rtx5090-8"), schedule).time_s
+    assert 1.75 * 10**9 / time_s == pytest.approx(27.5e9, rel=0.02)

@@ -32,14 +32,17 @@ def helps() -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("words", helps(), ids=" ".join)
 def test_every_verb_has_help_with_an_example_that_runs(
-    words: tuple[str, ...], ask: Callable, repository: Path, monkeypatch
+    words: tuple[str, ...], ask: Callable, repository: Path, monkeypatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(repository)
     shown = ask(" ".join((*words, "--help")))
     assert shown.code == 0
     (example,) = re.findall(r"Example:\s+netsim ([^\n]+(?:\n[^\n]+)*)", shown.out)
     arguments = shlex.split(example)
-    if arguments[0] == "run":
+    if arguments[0] == "plot":
+        pytest.importorskip("matplotlib")
+        arguments[-1] = str(tmp_path / arguments[-1])
+    if arguments[0] in ("run", "sweep"):
         arguments += ["--csv", "-"]
         if not Path(arguments[1]).exists():
             pytest.skip("the scenario is not there yet")

@@ -36,3 +36,46 @@ def test_a_failed_proof_is_a_no(ask: Callable, monkeypatch) -> None:
     answer = ask("schedule prove all_reduce")
     assert answer.code == 1
     assert "rank 1 ends without" in answer.sentence()
+
+
+OWN = """from netsim import ScheduleBuilder
+
+
+def schedule(ranks, size_bytes):
+    plan = ScheduleBuilder("broadcast", "mine", ranks, size_bytes)
+    for rank in range(1, LAST):
+        plan.send(0, rank, size=size_bytes)
+    return plan.build()
+"""
+
+
+def test_a_file_is_shown_and_proved_like_any_algorithm(ask: Callable, tmp_path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(OWN.replace("LAST", "ranks"))
+    lines = ask(f"schedule show broadcast --ranks 3 --algo {path}").out.splitlines()
+    assert lines[1] == "step 1: r0->r1 chunk 0, r0->r2 chunk 0"
+    assert ask(f"schedule prove broadcast --ranks 3 --algo {path}").out.startswith("proved: broadcast by")
+
+
+def test_a_file_that_does_not_do_it_can_be_looked_at_but_is_neither_proved_nor_run(ask: Callable, tmp_path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(OWN.replace("LAST", "2"))
+    assert ask(f"schedule show broadcast --ranks 3 --algo {path}").code == 0
+    run = f"perf broadcast --topology ideal-switch:3@450GB/s,1us -b 3 -e 3 --algo {path} --csv {tmp_path / 'out.csv'}"
+    for line in (f"schedule prove broadcast --ranks 3 --size 3B --algo {path}", run):
+        answer = ask(line)
+        assert answer.code == 1
+        assert answer.sentence().endswith(
+            "mine.py breaks its promise at rank 2, bytes 0 to 3: the input of rank 0 is missing"
+        )
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_dimensions_are_given_with_the_name(ask: Callable) -> None:
+    lines = ask("schedule show all_reduce --ranks 4 --algo hierarchical:2x2 --chunks 1").out.splitlines()
+    assert lines[1] == "dimension 1 reduce-scatter step 1: r0->r1 chunk 2, r1->r0 chunk 0, r2->r3 chunk 2, r3->r2 chunk 0"
+    assert [line.partition(":")[0] for line in lines[2:]] == [
+        "dimension 2 reduce-scatter step 1",
+        "dimension 2 all-gather step 1",
+        "dimension 1 all-gather step 1",
+    ]

@@ -22,7 +22,9 @@ def test_schedules_carry_the_names_they_were_asked_by():
 
 
 def test_an_algorithm_that_does_not_serve_is_refused_with_the_list_that_does():
-    with pytest.raises(ScheduleError, match="'tree' does not serve alltoall; accepted for alltoall are pairwise, direct"):
+    with pytest.raises(
+        ScheduleError, match="'tree' does not serve alltoall; accepted for alltoall are pairwise, direct, bruck"
+    ):
         build_schedule("alltoall", "tree", 4, 64)
 
 
@@ -39,11 +41,29 @@ def test_unknown_names_are_refused():
         algorithms_for("allreduce")
 
 
-def test_powers_of_two_are_asked_for_where_they_are_needed():
-    with pytest.raises(ScheduleError, match="only for powers of two, not for 6 ranks; accepted are ring, direct, nvls"):
-        build_schedule("all_gather", "recursive_doubling", 6, 64)
-    assert "recursive_doubling" not in algorithms_for("all_gather", 6)
-    assert "recursive_doubling" in algorithms_for("all_gather", 8)
+def test_dimensions_stand_behind_the_name_or_in_an_option():
+    by_name = build_schedule("all_reduce", "hierarchical:2x4", 8, 64)
+    by_option = build_schedule("all_reduce", "hierarchical", 8, 64, dims=(2, 4))
+    assert by_name.algorithm == by_option.algorithm == "hierarchical:2x4"
+    assert by_name.dst.tolist() == by_option.dst.tolist()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "option", "words"),
+    [
+        ("hierarchical:2x4", {"dims": (2, 4)}, "give dimensions once"),
+        ("hierarchical:2x3", {}, "the dimensions 2x3 must be 1 or more each and multiply to 8"),
+        ("hierarchical", {"dims": (0, 8)}, "the dimensions 0x8 must be 1 or more"),
+        ("hierarchical", {"dims": ()}, "the dimensions none must"),
+        ("hierarchical:", {}, "dimensions '' of hierarchical cannot be read; write for example hierarchical:2x8"),
+        ("hierarchical:2x-4", {}, "cannot be read"),
+        ("ring:2x4", {}, "unknown algorithm 'ring:2x4'"),
+        ("ring", {"dims": (2, 4)}, "ring all_reduce has no dimensions; only hierarchical does"),
+    ],
+)
+def test_dimensions_that_make_no_sense_are_refused(algorithm, option, words):
+    with pytest.raises(ScheduleError, match=words):
+        build_schedule("all_reduce", algorithm, 8, 64, **option)
 
 
 @pytest.mark.parametrize(
@@ -97,10 +117,11 @@ def test_more_bytes_than_numbers_reach_are_refused():
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_aligned_schedules_cut_between_elements_only(collective):
-    for algorithm in algorithms_for(collective, 5):
+    for algorithm in algorithms_for(collective):
         schedule = build_schedule(collective, algorithm, 5, 1000, align_bytes=8)
         assert not np.any(schedule.offset % 8)
         assert not np.any(schedule.size % 8)
+        assert not np.any(schedule.all_ranges()[1] % 8)
 
 
 def test_ids_of_a_ring_follow_step_piece_and_rank():
