@@ -6,6 +6,7 @@ crossings and measured points come in as numbers.
 """
 
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ SUFFIXES = (".svg", ".png")
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
 _MARKS = "osD^vP*"
 _MEASURED_MARKS = "x+1234"
+_TITLE_COLUMNS = 110  # what fits above both panels in the title's font size
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def draw(curves: Sequence[Curve], marks: Sequence[Mark], *, title: str, form: st
             axes.grid(visible=True, color="0.9", linewidth=0.6)
             axes.set_axisbelow(True)
         figure.legend(*time_axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-        figure.suptitle(title, fontsize=10)
+        figure.suptitle(textwrap.fill(title, _TITLE_COLUMNS), fontsize=10)
         stream = io.BytesIO()
         metadata: dict[str, Any] = {"Date": None} if form == "svg" else {"Software": None}
         figure.savefig(stream, format=form, metadata=metadata, dpi=100)
