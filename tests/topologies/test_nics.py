@@ -54,6 +54,7 @@ def test_over_a_chip_to_chip_link_gpudirect_is_used_by_default() -> None:
 
 
 def test_without_host_memory_nothing_can_be_staged(tmp_path: Path) -> None:
+    pytest.importorskip("yaml", reason="PyYAML belongs to the command line, not to the core")
     path = tmp_path / "bare.yaml"
     path.write_text(
         "nodes: {a: {kind: gpu, host: h}, c: {kind: root_complex, host: h}}\nlinks: [{between: [a, c], profile: pcie4}]\n",
@@ -77,6 +78,7 @@ def test_relays_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize(("nic", "stops"), [(None, 2), ("own", 2), ("own:gdr=PHB", 0)])
 def test_own_nics_take_options_too(tmp_path: Path, nic: str | None, stops: int) -> None:
+    pytest.importorskip("yaml", reason="PyYAML belongs to the command line, not to the core")
     path = tmp_path / "own.yaml"
     path.write_text(
         """
