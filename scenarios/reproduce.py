@@ -17,6 +17,7 @@ import topologies
 from netsim.fabric import GPU, HOST_MEMORY, Link
 from netsim.metrics.bounds import unpipelined_tree
 from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth
+from netsim.record import Record
 from netsim.runs import simulate, time
 from netsim.schedule.catalogue import build_schedule
 from netsim.schedule.dag import ScheduleBuilder
@@ -174,7 +175,7 @@ def _twice_empty(graph: "nx.DiGraph[str]", size_bytes: int) -> bool:
     return ring_s(size_bytes, graph) >= 2 * ring_s(0, graph)
 
 
-def _sent(record) -> list[int]:  # type: ignore[no-untyped-def]
+def _sent(record: Record) -> list[int]:
     """Return the bytes that left each rank of an ideal switch."""
     return [int(record.link_bytes[link]) for link, (source, _) in enumerate(record.edges) if source != "switch"]
 
@@ -280,7 +281,7 @@ def _machines() -> Iterator[Line]:
     yield Line(section, "B200 NVLink against its 400 Gb/s port", "times", "18", one_way[NDR] / one_way[NVLINK5], note)
     graph = topologies.build("gb200-nvl72", rate="line")
     total = sum(graph.edges[edge]["link"].bandwidth_bytes_per_s for edge in _nvlinks(graph))
-    yield Line(section, "NVL72, all NVLinks, both ways", "TB/s", "130", total / 1e12, apart=False)
+    yield Line(section, "NVL72, all NVLinks, both ways", "TB/s", "130", total / 1e12)
     section = "4 all-to-all"
     size = 72 << 24
     rack = time("alltoall", size, graph, algorithm="direct")

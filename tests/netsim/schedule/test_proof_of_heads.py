@@ -3,7 +3,6 @@
 import itertools
 from functools import cache
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,7 +76,7 @@ def broadcasts(draw):
     ranks = draw(st.integers(2, 4))
     plan = ScheduleBuilder("broadcast", "random", ranks, 2)
     reached, made = [0], []
-    for op in range(draw(st.integers(ranks - 1, 5))):
+    for _ in range(draw(st.integers(ranks - 1, 5))):
         src = draw(st.sampled_from(reached))
         dst = draw(st.sampled_from([rank for rank in range(ranks) if rank != src]))
         offset, size = draw(st.sampled_from([(0, 2), (0, 2), (0, 2), (0, 1), (1, 1)]))
@@ -89,7 +88,6 @@ def broadcasts(draw):
         plan.send(src, dst, size=size, offset=offset, after=after, from_input=draw(st.integers(0, 9)) == 0)
         made.append((dst, size))
         reached.append(dst)
-        assert op == len(made) - 1
     return plan.build()
 
 
@@ -138,8 +136,7 @@ def test_a_trunk_is_still_read_when_a_branch_has_begun():
         plan.send(-1, rank, size=10, kind=BRANCH, group=group, after=[(trunk, HEAD)], lane=plan.lane(rank))
         for rank in (1, 2)
     ]
-    early = plan.send(1, 0, size=10, after=[(branches[0], HEAD)], lane=plan.lane(1, "back"))
-    assert early == 3
+    plan.send(1, 0, size=10, after=[(branches[0], HEAD)], lane=plan.lane(1, "back"))
     with pytest.raises(ProofError, match="race"):
         prove(plan.build())
 
@@ -188,4 +185,3 @@ def test_digests_follow_groups_and_lanes():
         plan.send(0, -1, size=10, kind=TRUNK, group=plan.group(members))
         digests.add(schedule_digest(plan.build()))
     assert len(digests) == 2
-    assert np.all([len(digest) == 12 for digest in digests])

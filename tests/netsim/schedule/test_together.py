@@ -32,8 +32,8 @@ def test_groups_that_share_no_link_take_what_one_takes_alone(algorithm):
     assert both.finish_s(simulate(graph, both.schedule).end_s).tolist() == [time_s, time_s]
 
 
-def test_two_groups_over_one_network_card_take_twice_as_long():
-    # Two servers of two GPUs; each pair of GPUs with the same place talks over the servers' only card.
+def test_two_collectives_of_the_same_two_ranks_share_their_links():
+    # Both exchanges leave rank 0 by one link of 1 GB/s: twice the bytes, one latency of 1 us.
     graph = star(4, bandwidth_bytes_per_s=1e9)
     both = together([(build_schedule("sendrecv", "direct", 2, MIB), pair) for pair in ((0, 1), (0, 1))], ranks=4)
     alone = simulate(graph, build_schedule("sendrecv", "direct", 2, MIB)).time_s - 1e-6
