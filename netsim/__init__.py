@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from netsim.errors import NetsimError
     from netsim.fabric import Link, check_fabric
-    from netsim.metrics.bounds import closed_form
+    from netsim.metrics.closed_forms import closed_form
     from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth
     from netsim.record import Record
     from netsim.runs import simulate, time
@@ -57,7 +57,7 @@ _HOMES = {
     "Record": "netsim.record",
     "algorithm_bandwidth": "netsim.metrics.timing",
     "bus_bandwidth": "netsim.metrics.timing",
-    "closed_form": "netsim.metrics.bounds",
+    "closed_form": "netsim.metrics.closed_forms",
     "NetsimError": "netsim.errors",
 }
 

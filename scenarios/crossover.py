@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from netsim.errors import ScenarioError
-from netsim.metrics.bounds import closed_form, uniform_network, unpipelined_tree
+from netsim.metrics.closed_forms import closed_form, uniform_network, unpipelined_tree
 from netsim.schedule.catalogue import options_for
 from scenarios.run import Spec, router_of, run_spec
 from scenarios.sizes import MOST_SIZES

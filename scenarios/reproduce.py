@@ -15,7 +15,7 @@ import numpy as np
 
 import topologies
 from netsim.fabric import GPU, HOST_MEMORY, Link
-from netsim.metrics.bounds import unpipelined_tree
+from netsim.metrics.closed_forms import unpipelined_tree
 from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth
 from netsim.record import Record
 from netsim.runs import simulate, time

@@ -14,7 +14,8 @@ from netsim.engine.run import DEFAULT_MAX_MESSAGES
 from netsim.errors import FabricError, ProofError, ScheduleError, StuckError, TooManyMessagesError
 from netsim.export.table import Row
 from netsim.fabric import hosts_of
-from netsim.metrics.bounds import closed_form, collective_bound, uniform_network
+from netsim.metrics.bounds import collective_bound
+from netsim.metrics.closed_forms import closed_form, uniform_network
 from netsim.metrics.links import LinkLoad, bottleneck
 from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth, bus_bandwidth_note
 from netsim.routing import Router

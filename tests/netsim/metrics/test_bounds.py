@@ -10,14 +10,8 @@ import topologies
 from netsim.engine.run import simulate
 from netsim.errors import InternalError
 from netsim.fabric import Link
-from netsim.metrics.bounds import (
-    check_run,
-    closed_form,
-    collective_bound,
-    run_lower_bound,
-    uniform_network,
-    unpipelined_tree,
-)
+from netsim.metrics.bounds import check_run, collective_bound, run_lower_bound
+from netsim.metrics.closed_forms import closed_form, uniform_network, unpipelined_tree
 from netsim.routing import Router
 from netsim.schedule.catalogue import algorithms_for, build_schedule
 from netsim.schedule.collective import COLLECTIVES
