@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from netsim.errors import ScenarioError
 from netsim.metrics.closed_forms import closed_form, uniform_network, unpipelined_tree
 from netsim.schedule.catalogue import options_for
-from scenarios.run import Spec, router_of, run_spec
+from scenarios.machine import router_of
+from scenarios.run import Spec, run_spec
 from scenarios.sizes import MOST_SIZES
 
 TIE = 1e-9

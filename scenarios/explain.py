@@ -16,7 +16,8 @@ from netsim.metrics.links import bottleneck
 from netsim.routing import Router
 from netsim.runs import simulate
 from netsim.schedule.catalogue import algorithms_for
-from scenarios.run import Spec, fitting, graph_of, run_spec, run_traced
+from scenarios.machine import graph_of
+from scenarios.run import Spec, fitting, run_spec, run_traced
 
 if TYPE_CHECKING:
     import networkx as nx

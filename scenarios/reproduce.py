@@ -182,7 +182,8 @@ def _sent(record: Record) -> list[int]:
 
 def _trees() -> Iterator[Line]:
     from scenarios.crossover import find_crossings, size_grid
-    from scenarios.run import Machine, Spec
+    from scenarios.machine import Machine
+    from scenarios.run import Spec
 
     section = "3 trees"
     for rate, megabytes in (("450", "14.4"), ("50", "1.6")):

@@ -9,7 +9,8 @@ small chunks only two latencies stay outside 2 N / B. A single tree, at 3 N / B 
 from collections.abc import Iterator
 
 from scenarios.crossover import find_crossings, size_grid
-from scenarios.run import Machine, Spec
+from scenarios.machine import Machine
+from scenarios.run import Spec
 from scenarios.study import run_study
 
 COLUMNS = ("bandwidth_GBps", "tree", "chunks", "crossing_bytes", "formula_bytes", "in_alpha_B")

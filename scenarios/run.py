@@ -5,11 +5,8 @@ is held against its own lower bound; a time below it is an internal error. No ti
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import topologies
 from netsim.engine.run import DEFAULT_MAX_MESSAGES
 from netsim.errors import FabricError, ProofError, ScheduleError, StuckError, TooManyMessagesError
 from netsim.export.table import Row
@@ -24,34 +21,15 @@ from netsim.schedule.catalogue import algorithms_for, build_schedule, options_fo
 from netsim.schedule.collective import check_collective
 from netsim.schedule.own import is_file
 from netsim.schedule.proof import prove
+from netsim.schedule.together import together
+from netsim.units import format_time
+from scenarios.groups import Members, read_groups, servers_within
+from scenarios.machine import Machine, router_of
 from scenarios.seeds import over_seeds, policies
 
 if TYPE_CHECKING:
-    import networkx as nx
-
     from netsim.record import Record
     from netsim.schedule.dag import Schedule
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Which topology to build, in the words of the command line."""
-
-    topology: str
-    """Preset, study graph or file."""
-    nodes: int = 1
-    nic: str | None = None
-    fabric: str = "one-switch"
-    gpus_per_node: int | None = None
-    gpudirect: bool = True
-    rate: str = "effective"
-    profile: str | None = None
-
-    @property
-    def label(self) -> str:
-        """What the topology column shows: what was asked for, without the count of servers."""
-        parts = [self.topology, self.nic, None if self.fabric == "one-switch" else self.fabric]
-        return " ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)
@@ -71,19 +49,11 @@ class Spec:
     root: int = 0
     quantum_bytes: int = 0
     routing: str = "static"
+    groups: str | None = None
+    """Several of the collective at once, each over a group of ranks (`scenarios.groups`)."""
     engine: str = "auto"
     max_messages: int = DEFAULT_MAX_MESSAGES
     scenario: str = ""
-
-
-def graph_of(machine: Machine) -> "nx.DiGraph[str]":
-    """Return the topology of a machine; built once, and again when a file behind it has changed."""
-    return _graph(machine, _stamp(machine.topology), _stamp(machine.profile))
-
-
-def router_of(machine: Machine, routing: str = "static") -> Router:
-    """Return the routes of a machine's topology, kept for the next run."""
-    return _router(machine, routing, _stamp(machine.topology), _stamp(machine.profile))
 
 
 def run_spec(spec: Spec) -> Row:
@@ -104,7 +74,6 @@ def run_spec(spec: Spec) -> Row:
 def run_recorded(spec: Spec) -> "tuple[Row, Record]":
     """Simulate one spec and return its row and the record behind it."""
     router = router_of(spec.machine, spec.routing)
-    check_collective(spec.collective, len(router.ranks), spec.size_bytes, spec.root)
     if spec.algorithm == "auto":
         run, skipped = _fastest(spec, router)
     else:
@@ -121,7 +90,6 @@ def run_traced(spec: Spec) -> "tuple[Row, Schedule, Record]":
     if spec.algorithm == "auto":
         taken = run_spec(spec).algorithm
         spec = replace(fitting(spec, taken), algorithm=taken)
-    check_collective(spec.collective, len(router.ranks), spec.size_bytes, spec.root)
     run = _simulate(spec, router, spec.algorithm, record="links")
     return _row(spec, router, run, []), run.schedule, run.record
 
@@ -130,24 +98,18 @@ def run_traced(spec: Spec) -> "tuple[Row, Schedule, Record]":
 class _Run:
     schedule: "Schedule"
     record: "Record"
+    algorithm: str
+    ranks: int
+    """Ranks of the collective, or of each of those that run at once."""
+    finish_s: tuple[float, ...] = ()
+    """When each of several collectives at once was done."""
 
 
 def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -> _Run:
     """Run one algorithm; what the user asked for must suit it, and `build_schedule` says so where it does not."""
-    schedule = build_schedule(
-        spec.collective,
-        algorithm,
-        len(router.ranks),
-        spec.size_bytes,
-        root=spec.root,
-        chunk_bytes=spec.chunk_bytes,
-        chunks=spec.chunks,
-        groups=hosts_of(router.graph),
-        channels=spec.channels,
-        limit=spec.max_messages,
-    )
-    if is_file(algorithm):
-        prove(schedule)
+    parts = _parts(spec, router, algorithm)
+    joined = None if spec.groups is None else together(parts, len(router.ranks))
+    schedule = parts[0][0] if joined is None else joined.schedule
     left = simulate(
         router,
         schedule,
@@ -156,7 +118,36 @@ def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -
         max_messages=spec.max_messages,
         record=record,
     )
-    return _Run(schedule, left)
+    finish = () if joined is None else tuple(joined.finish_s(left.end_s).tolist())
+    return _Run(schedule, left, parts[0][0].algorithm, len(parts[0][1]), finish)
+
+
+def _parts(spec: Spec, router: Router, algorithm: str) -> "list[tuple[Schedule, Members]]":
+    """Build the schedule of every group of ranks that runs the collective; all ranks are one where none is asked for."""
+    hosts = hosts_of(router.graph)
+    groups = read_groups(spec.groups, len(router.ranks))
+    built: dict[tuple[Members, ...], Schedule] = {}
+    parts = []
+    for members in groups:
+        servers = servers_within(members, hosts)
+        if servers not in built:
+            check_collective(spec.collective, len(members), spec.size_bytes, spec.root)
+            built[servers] = build_schedule(
+                spec.collective,
+                algorithm,
+                len(members),
+                spec.size_bytes,
+                root=spec.root,
+                chunk_bytes=spec.chunk_bytes,
+                chunks=spec.chunks,
+                groups=servers,
+                channels=spec.channels,
+                limit=spec.max_messages // len(groups),
+            )
+            if is_file(algorithm):
+                prove(built[servers])
+        parts.append((built[servers], members))
+    return parts
 
 
 def _fastest(spec: Spec, router: Router) -> tuple[_Run, list[str]]:
@@ -192,15 +183,19 @@ def fitting(spec: Spec, algorithm: str) -> Spec:
 
 
 def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
-    schedule, record, ranks = run.schedule, run.record, len(router.ranks)
-    uniform = uniform_network(router)
+    schedule, record, ranks, algorithm = run.schedule, run.record, run.ranks, run.algorithm
+    alone = spec.groups is None
+    uniform = uniform_network(router) if alone else None
     formula_s = None
-    if uniform is not None and uniform.serves(schedule.algorithm) and schedule.pieces == 1 and not spec.quantum_bytes:
+    if uniform is not None and uniform.serves(algorithm) and schedule.pieces == 1 and not spec.quantum_bytes:
         alpha_beta = uniform.latency_s, uniform.bandwidth_bytes_per_s
         size = spec.size_bytes
-        formula_s = closed_form(spec.collective, schedule.algorithm, ranks, size, *alpha_beta, root=spec.root)
-    in_network = _works_in_switches(schedule)
-    least_s = collective_bound(spec.collective, spec.size_bytes, router, root=spec.root, in_network=in_network)
+        formula_s = closed_form(spec.collective, algorithm, ranks, size, *alpha_beta, root=spec.root)
+    least_us = None
+    if alone:
+        in_network = _works_in_switches(schedule)
+        bound = collective_bound(spec.collective, spec.size_bytes, router, root=spec.root, in_network=in_network)
+        least_us = bound * 1e6
     busiest = bottleneck(record)
     busbw = bus_bandwidth(spec.collective, ranks, spec.size_bytes, record.time_s)
     return Row(
@@ -208,7 +203,7 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
         topology=spec.machine.label,
         ranks=ranks,
         nodes=spec.machine.nodes,
-        algorithm=schedule.algorithm,
+        algorithm=algorithm,
         protocol=spec.protocol,
         channels=spec.channels,
         size_bytes=spec.size_bytes,
@@ -224,7 +219,7 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
         scenario=spec.scenario,
         seed=record.seed,
         topology_digest=record.topology_digest,
-        collective_bound_us=least_s * 1e6,
+        collective_bound_us=least_us,
         chunk_bytes=spec.chunk_bytes,
         chunks=spec.chunks,
         quantum_bytes=spec.quantum_bytes,
@@ -234,7 +229,8 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
         gpudirect=router.graph.graph.get("gpudirect", True),
         routing=spec.routing,
         bottleneck_utilisation=None if busiest is None else busiest.utilisation,
-        note=_note(router, schedule, busiest, busbw, skipped),
+        groups=spec.groups,
+        note=_note(router, run, busiest, busbw, skipped),
     )
 
 
@@ -243,43 +239,14 @@ def _works_in_switches(schedule: "Schedule") -> bool:
     return bool((schedule.group >= 0).any())
 
 
-def _note(router: Router, schedule: "Schedule", busiest: LinkLoad | None, busbw: float, skipped: list[str]) -> str:
-    notes = [bus_bandwidth_note(schedule.algorithm, schedule.ranks)]
+def _note(router: Router, run: _Run, busiest: LinkLoad | None, busbw: float, skipped: list[str]) -> str:
+    notes = [bus_bandwidth_note(run.algorithm, run.ranks)]
     rate = float("inf") if busiest is None else router.graph.edges[busiest.edge]["link"].bandwidth_bytes_per_s
     if busbw > rate * (1 + 1e-9) and not notes[0]:
         notes.append("busbw is no wire rate: ranks send over several links at once")
+    if run.finish_s:
+        first = format_time(float(f"{min(run.finish_s):.4g}"))
+        notes.append(f"{len(run.finish_s)} groups at once, this row is the last of them; the first was done after {first}")
     if skipped:
         notes.append(f"not simulated, more than --max-messages: {', '.join(skipped)}")
     return "; ".join(note for note in notes if note)
-
-
-def _stamp(names: str | None) -> tuple[tuple[int, int] | None, ...]:
-    """Return what changes when a file does, or one of several with commas between; a preset never changes."""
-    stamps: list[tuple[int, int] | None] = []
-    for name in (names, *names.split(",")) if names is not None else ():
-        try:
-            status = Path(name.strip()).stat()
-        except (OSError, ValueError):
-            stamps.append(None)
-        else:
-            stamps.append((status.st_mtime_ns, status.st_size))
-    return tuple(stamps)
-
-
-@lru_cache(maxsize=8)
-def _graph(machine: Machine, *stamps: tuple[tuple[int, int] | None, ...]) -> "nx.DiGraph[str]":
-    return topologies.build(
-        machine.topology,
-        nodes=machine.nodes,
-        nic=machine.nic,
-        fabric=machine.fabric,
-        gpus_per_node=machine.gpus_per_node,
-        gpudirect=machine.gpudirect,
-        rate=machine.rate,
-        profile=machine.profile,
-    )
-
-
-@lru_cache(maxsize=8)
-def _router(machine: Machine, routing: str, *stamps: tuple[tuple[int, int] | None, ...]) -> Router:
-    return Router(_graph(machine, *stamps), routing)

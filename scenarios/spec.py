@@ -21,7 +21,8 @@ from netsim.errors import ScenarioError, UnitError
 from netsim.schedule.catalogue import algorithms_for
 from netsim.schedule.collective import COLLECTIVES
 from netsim.units import parse_bytes
-from scenarios.run import Machine, Spec
+from scenarios.machine import Machine
+from scenarios.run import Spec
 from scenarios.sizes import size_list
 from topologies.reading import UNREADABLE, first_problem, read_limited, safe_yaml
 
@@ -83,6 +84,7 @@ class ScenarioFile(_Strict):
     root: Annotated[int, Field(ge=0)] = Field(0, description="a rank, a whole number from 0 up")
     quantum: str | Literal[0] = Field(0, description="a size with a unit such as 4 KiB, or 0")
     routing: _Text = Field("static", description="static, ecmp:SEED, ecmp:SEED,flows=F or ecmp:FIRST..LAST")
+    groups: _Text | None = Field(None, description="groups of ranks that run at once: div:8, mod:8 or 0-3/4,5,6,7")
     engine: _Text = Field("auto", description=", ".join(ENGINES))
     max_messages: _Count = Field(DEFAULT_MAX_MESSAGES, description="a whole number from 1 up")
 
@@ -182,6 +184,7 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
                             root=file.root,
                             quantum_bytes=quantum,
                             routing=file.routing,
+                            groups=file.groups,
                             engine=file.engine,
                             max_messages=file.max_messages,
                             scenario=name,

@@ -191,7 +191,7 @@ def spec_digest(spec: Spec) -> str:
 
     Examples
     --------
-    >>> from scenarios.run import Machine
+    >>> from scenarios.machine import Machine
     >>> spec = Spec(Machine("hgx-h100"), "all_reduce", 1024)
     >>> len(spec_digest(spec)), spec_digest(spec) == spec_digest(Spec(Machine("hgx-h100"), "all_reduce", 1024))
     (24, True)
@@ -294,6 +294,7 @@ def _failed_row(spec: Spec, words: str) -> Row:
         profile=spec.machine.profile,
         gpudirect=spec.machine.gpudirect,
         routing=spec.routing,
+        groups=spec.groups,
         note=f"failed: {' '.join(words.split())}",
     )
 

@@ -12,7 +12,8 @@ from netsim.errors import NetsimError
 from netsim.export.files import check_target, write_whole
 from netsim.export.table import csv_cell
 from scenarios.crossover import Survey, find_crossings, size_grid
-from scenarios.run import Machine, Spec, graph_of
+from scenarios.machine import graph_of
+from scenarios.run import Spec
 
 EXAMPLE = "netsim crossover all_reduce --topology ideal-switch:8@450GB/s,1us --algos ring,tree -b 1M -e 4M"
 COLUMNS = (
@@ -25,49 +26,23 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
+@options.gathers(spec=options.spec)
 def crossover(
-    collective: options.Collective,
-    topology: options.Topology,
+    spec: Spec,
     algorithms: Annotated[str, typer.Option("--algos", help="Two or more algorithms, separated by commas.")],
-    nodes: options.Nodes = 1,
-    nic: options.Nic = None,
-    fabric: options.Fabric = "one-switch",
-    gpus_per_node: options.GpusPerNode = None,
     min_bytes: Annotated[str, typer.Option("-b", "--minbytes", help="Smallest size.")] = "1K",
     max_bytes: Annotated[str, typer.Option("-e", "--maxbytes", help="Largest size.")] = "1G",
     per_doubling: Annotated[int, typer.Option("--points", min=1, help="Sizes of the first grid in each doubling.")] = 2,
-    root: options.Root = 0,
-    protocol: options.Protocol = "auto",
-    channels: options.Channels = 1,
     chunks: Annotated[
         str | None, typer.Option("--chunks", help="Pieces of trees, chains and NVLS, e.g. 1,16,256: a series.")
     ] = None,
-    quantum: options.Quantum = "0",
-    rate: options.Rate = "effective",
-    profile: options.Profile = None,
-    engine: options.Engine = "auto",
-    gpudirect: options.Gpudirect = True,
-    routing: options.Routing = "static",
-    max_messages: options.MaxMessages = options.DEFAULT_MAX_MESSAGES,
     csv: options.Csv = None,
 ) -> None:
     """Print every size at which the fastest of several algorithms changes, by simulation, beside the formulas' crossing."""
-    machine = Machine(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
+    machine, collective = spec.machine, spec.collective
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     series = _counts(chunks)
     sizes = size_grid(options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), per_doubling)
-    first = Spec(
-        machine=machine,
-        collective=collective,
-        size_bytes=0,
-        protocol=options.check_protocol(protocol),
-        channels=channels,
-        root=root,
-        quantum_bytes=options.size_of(quantum, "--quantum"),
-        routing=routing,
-        engine=engine,
-        max_messages=max_messages,
-    )
     target = None if csv is None or csv == "-" else check_target(csv)
     surveys: list[tuple[int | None, Survey]] = []
     with Progress(len(series)) as progress:
@@ -78,7 +53,7 @@ def crossover(
                 (
                     count,
                     find_crossings(
-                        replace(first, chunks=count),
+                        replace(spec, chunks=count),
                         names,
                         sizes,
                         told=lambda size, told=told: progress.say(f"{told}, {options.size_words(size)}"),  # type: ignore[misc]

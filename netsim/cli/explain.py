@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from netsim.cli import options
 from netsim.cli.progress import Progress
 from scenarios.explain import Explanation, WhatIf, count_runs, explain
-from scenarios.run import Machine, Spec
+from scenarios.run import Spec
 
 EXAMPLE = "netsim explain all_reduce --topology ideal-switch:8@450GB/s,1us --size 64M --algo ring"
 
@@ -17,45 +18,16 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command("explain", epilog=f"\b\nExample:\n  {EXAMPLE}")
+@options.gathers(spec=options.spec, pieces=options.pieces)
 def explain_command(
-    collective: options.Collective,
-    topology: options.Topology,
+    spec: Spec,
+    pieces: dict[str, Any],
     size: options.Size,
     algorithm: options.Algorithm = "auto",
-    nodes: options.Nodes = 1,
-    nic: options.Nic = None,
-    fabric: options.Fabric = "one-switch",
-    gpus_per_node: options.GpusPerNode = None,
-    root: options.Root = 0,
-    protocol: options.Protocol = "auto",
-    channels: options.Channels = 1,
-    chunk: options.Chunk = None,
-    chunks: options.Chunks = None,
-    quantum: options.Quantum = "0",
-    rate: options.Rate = "effective",
-    profile: options.Profile = None,
-    engine: options.Engine = "auto",
-    gpudirect: options.Gpudirect = True,
-    routing: options.Routing = "static",
-    max_messages: options.MaxMessages = options.DEFAULT_MAX_MESSAGES,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as one JSON object.")] = False,
 ) -> None:
     """Say in three sentences why a collective takes that long, what limits it, and what would change it most."""
-    spec = Spec(
-        machine=Machine(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile),
-        collective=collective,
-        size_bytes=options.size_of(size, "--size"),
-        algorithm=algorithm,
-        protocol=options.check_protocol(protocol),
-        channels=channels,
-        chunk_bytes=options.optional_size(chunk, "--chunk"),
-        chunks=chunks,
-        root=root,
-        quantum_bytes=options.size_of(quantum, "--quantum"),
-        routing=routing,
-        engine=engine,
-        max_messages=max_messages,
-    )
+    spec = replace(spec, size_bytes=options.size_of(size, "--size"), algorithm=algorithm, **pieces)
     with Progress(count_runs(spec)) as progress:
         found = explain(spec, told=progress.step)
     if as_json:

@@ -1,7 +1,14 @@
-"""Options that several verbs share, and how their text becomes a `scenarios.run.Spec`."""
+"""Options that several verbs share, and how their text becomes a `scenarios.run.Machine` or `scenarios.run.Spec`.
 
+A verb that takes a whole machine or run names it as one parameter, and `gathers` lays the options out: each list of
+options is said once, here.
+"""
+
+import functools
+import inspect
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +18,8 @@ from netsim.units import format_bytes, parse_bytes
 if TYPE_CHECKING:
     import networkx as nx
 
-    from scenarios.run import Machine
+    from scenarios.machine import Machine
+    from scenarios.run import Spec
 
 Collective = Annotated[
     str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv, ...")
@@ -61,6 +69,14 @@ Channels = Annotated[int, typer.Option("--channels", min=1, help="Lanes a rank u
 Chunk = Annotated[str | None, typer.Option("--chunk", help="Size that a pipelined algorithm cuts its data into.")]
 Chunks = Annotated[int | None, typer.Option("--chunks", min=1, help="The same as a count of pieces.")]
 Quantum = Annotated[str, typer.Option("--quantum", help="Largest piece a link serves at once; 0 serves messages whole.")]
+AtOnce = Annotated[
+    str | None,
+    typer.Option(
+        "--groups",
+        help="Several collectives at once, each over a group of ranks: div:8 or mod:8 (rank by rank, as nccl-tests splits), "
+        "or lists such as 0-3/4,5,6,7.",
+    ),
+]
 Engine = Annotated[str, typer.Option("--engine", help="simpy, compiled or auto.")]
 MaxMessages = Annotated[int, typer.Option("--max-messages", min=1, help="Refuse runs of more messages than this.")]
 Csv = Annotated[str | None, typer.Option("--csv", help="Also write CSV to this file; - writes CSV alone to stdout.")]
@@ -68,6 +84,110 @@ Csv = Annotated[str | None, typer.Option("--csv", help="Also write CSV to this f
 DEFAULT_MAX_MESSAGES = 50_000_000
 PROTOCOLS = ("ideal", "auto")
 LATER_PROTOCOLS = ("ll", "ll128", "simple")
+
+
+def gathers(
+    *, defaults: dict[str, Any] | None = None, **builders: Callable[..., Any]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the options of other functions in place of one parameter each.
+
+    ``@gathers(machine=machine)`` makes a command with a parameter `machine` take all options of `machine` instead, which
+    is called with them; `defaults` replaces defaults of single options.
+    """
+
+    def decorate(verb: Callable[..., Any]) -> Callable[..., Any]:
+        taken: dict[str, list[str]] = {}
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in inspect.signature(verb).parameters.items():
+            if name in builders:
+                options = list(inspect.signature(builders[name]).parameters.values())
+                taken[name] = [option.name for option in options]
+                parameters += options
+            else:
+                parameters.append(parameter)
+        changed = defaults or {}
+        parameters = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, default=changed.get(parameter.name, parameter.default))
+            for parameter in parameters
+        ]
+
+        @functools.wraps(verb)
+        def command(**given: Any) -> Any:
+            built = {name: builders[name](**{key: given.pop(key) for key in keys}) for name, keys in taken.items()}
+            return verb(**built, **given)
+
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return decorate
+
+
+def machine(
+    topology: Topology,
+    nodes: Nodes = 1,
+    nic: Nic = None,
+    fabric: Fabric = "one-switch",
+    gpus_per_node: GpusPerNode = None,
+    gpudirect: Gpudirect = True,
+    rate: Rate = "effective",
+    profile: Profile = None,
+) -> "Machine":
+    """Gather the options that describe a machine."""
+    from scenarios.machine import Machine
+
+    return Machine(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
+
+
+# The same where the topology is the argument of the command.
+@functools.wraps(machine)
+def named_machine(**given: Any) -> "Machine":  # noqa: D103 - it has the docstring of the other
+    return machine(**given)
+
+
+_OPTIONS = inspect.signature(machine)
+named_machine.__signature__ = _OPTIONS.replace(  # type: ignore[attr-defined]
+    parameters=[
+        option.replace(annotation=TopologyArgument) if name == "topology" else option
+        for name, option in _OPTIONS.parameters.items()
+    ]
+)
+
+
+@gathers(on=machine)
+def spec(
+    collective: Collective,
+    on: "Machine",
+    root: Root = 0,
+    protocol: Protocol = "auto",
+    channels: Channels = 1,
+    quantum: Quantum = "0",
+    routing: Routing = "static",
+    groups: AtOnce = None,
+    engine: Engine = "auto",
+    max_messages: MaxMessages = DEFAULT_MAX_MESSAGES,
+) -> "Spec":
+    """Gather the options of a run; its size and algorithm are left to the verb."""
+    from scenarios.run import Spec
+
+    return Spec(
+        machine=on,
+        collective=collective,
+        size_bytes=0,
+        protocol=check_protocol(protocol),
+        channels=channels,
+        root=root,
+        quantum_bytes=size_of(quantum, "--quantum"),
+        routing=routing,
+        groups=groups,
+        engine=engine,
+        max_messages=max_messages,
+    )
+
+
+def pieces(chunk: Chunk = None, chunks: Chunks = None) -> dict[str, int | None]:
+    """Gather the two ways to say how data is cut, as keywords of a `Spec`."""
+    return {"chunk_bytes": optional_size(chunk, "--chunk"), "chunks": chunks}
 
 
 def size_of(text: str, option: str) -> int:

@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,9 @@ from netsim.errors import NetsimError
 from netsim.export.files import check_target, write_whole
 from netsim.export.table import Row, csv_text, human_text, json_text, nccl_tests_text, rounded_size
 from netsim.fabric import ranks_of
-from scenarios.run import Machine, Spec, graph_of, run_spec
+from scenarios.groups import read_groups
+from scenarios.machine import graph_of
+from scenarios.run import Spec, run_spec
 from scenarios.sizes import size_list
 
 EXAMPLE = "netsim perf all_reduce --topology ideal-switch:8@450GB/s,1us -b 8 -e 64M -f 8 --algo ring"
@@ -22,32 +24,15 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
+@options.gathers(spec=options.spec, pieces=options.pieces)
 def perf(
-    collective: options.Collective,
-    topology: options.Topology,
-    nodes: options.Nodes = 1,
-    nic: options.Nic = None,
-    fabric: options.Fabric = "one-switch",
-    gpus_per_node: options.GpusPerNode = None,
+    spec: Spec,
+    pieces: dict[str, Any],
     min_bytes: Annotated[str, typer.Option("-b", "--minbytes", help="Smallest size.")] = "32M",
     max_bytes: Annotated[str, typer.Option("-e", "--maxbytes", help="Largest size.")] = "32M",
     step_factor: Annotated[int, typer.Option("-f", "--stepfactor", min=1, help="Multiply by this; 1 adds -i instead.")] = 1,
     step_bytes: Annotated[str, typer.Option("-i", "--stepbytes", help="Add this to the size.")] = "1M",
-    root: options.Root = 0,
-    algorithm: Annotated[
-        str, typer.Option("--algo", help="An algorithm, auto (simulate all, take the fastest), or a Python file.")
-    ] = "auto",
-    protocol: options.Protocol = "auto",
-    channels: options.Channels = 1,
-    chunk: options.Chunk = None,
-    chunks: options.Chunks = None,
-    quantum: options.Quantum = "0",
-    rate: options.Rate = "effective",
-    profile: options.Profile = None,
-    engine: options.Engine = "auto",
-    gpudirect: options.Gpudirect = True,
-    routing: options.Routing = "static",
-    max_messages: options.MaxMessages = options.DEFAULT_MAX_MESSAGES,
+    algorithm: options.Algorithm = "auto",
     csv: options.Csv = None,
     layout: Annotated[str | None, typer.Option("--format", help="table, nccl-tests or json.")] = None,
     iterations: Annotated[str | None, typer.Option("-n", "--iters", help="Ignored: see the note it prints.")] = None,
@@ -69,41 +54,29 @@ def perf(
             f"netsim: {', '.join(ignored)} ignored: a simulated run is exact and needs no repetition or check",
             file=sys.stderr,
         )
-    machine = Machine(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
-    first = Spec(
-        machine=machine,
-        collective=collective,
-        size_bytes=0,
-        algorithm=algorithm,
-        protocol=options.check_protocol(protocol),
-        channels=channels,
-        chunk_bytes=options.optional_size(chunk, "--chunk"),
-        chunks=chunks,
-        root=root,
-        quantum_bytes=options.size_of(quantum, "--quantum"),
-        routing=routing,
-        engine=engine,
-        max_messages=max_messages,
-    )
+    first = replace(spec, algorithm=algorithm, **pieces)
+    machine, collective = spec.machine, spec.collective
     sizes = size_list(
         options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), step_factor, options.size_of(step_bytes, "-i")
     )
     graph = graph_of(machine)
-    options.mention_remarks(topology, graph)
+    options.mention_remarks(machine.topology, graph)
     ranks = len(ranks_of(graph))
     if layout == "nccl-tests":
-        sizes = [rounded_size(collective, ranks, size) for size in sizes]
+        members = len(read_groups(spec.groups, ranks)[0])
+        sizes = [rounded_size(collective, members, size) for size in sizes]
     rows = _simulate(first, sizes)
     if target is not None:
         write_whole(target, csv_text(rows))
-    head = [f"netsim {rows[0].version}: {collective} on {options.machine_words(machine, graph, ranks)}"]
+    where = options.machine_words(machine, graph, ranks)
+    head = [f"netsim {rows[0].version}: {collective} on {where}{f', groups {spec.groups}' * bool(spec.groups)}"]
     head.append("ideal: textbook alpha-beta, not NCCL")
     if csv == "-":
         text = csv_text(rows)
     elif layout == "json":
         text = json_text(rows)
     elif layout == "nccl-tests":
-        text = nccl_tests_text(rows, head=head, root=root)
+        text = nccl_tests_text(rows, head=head, root=spec.root)
     else:
         text = human_text(rows, head=head)
     sys.stdout.write(text)

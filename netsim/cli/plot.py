@@ -1,6 +1,7 @@
 """``netsim plot``: time and bus bandwidth against size as a picture, with crossings and measured points."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +15,9 @@ from netsim.export.plot import Curve, Mark, check_plot_target, draw
 from netsim.fabric import ranks_of
 from netsim.metrics.timing import bus_bandwidth
 from scenarios.crossover import Crossing, Survey, find_crossings, size_grid, survey_one
+from scenarios.machine import graph_of
 from scenarios.measured import read_measured
-from scenarios.run import Machine, Spec, graph_of
+from scenarios.run import Spec
 
 EXAMPLE = "netsim plot all_reduce --topology ideal-switch:8@450GB/s,1us --algos ring,tree -b 1K -e 64M -o ring_tree.svg"
 
@@ -23,56 +25,30 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
+@options.gathers(spec=options.spec)
 def plot(
-    collective: options.Collective,
-    topology: options.Topology,
+    spec: Spec,
     algorithms: Annotated[str, typer.Option("--algos", help="One or more algorithms, separated by commas.")],
     output: Annotated[str, typer.Option("--output", "-o", help="The picture; .svg or .png.")],
     measured: Annotated[
         list[str] | None,
         typer.Option("--measured", help="CSV with size_bytes and time_us, drawn as points; may be given several times."),
     ] = None,
-    nodes: options.Nodes = 1,
-    nic: options.Nic = None,
-    fabric: options.Fabric = "one-switch",
-    gpus_per_node: options.GpusPerNode = None,
     min_bytes: Annotated[str, typer.Option("-b", "--minbytes", help="Smallest size.")] = "1K",
     max_bytes: Annotated[str, typer.Option("-e", "--maxbytes", help="Largest size.")] = "1G",
     per_doubling: Annotated[int, typer.Option("--points", min=1, help="Sizes simulated in each doubling.")] = 1,
-    root: options.Root = 0,
-    protocol: options.Protocol = "auto",
-    channels: options.Channels = 1,
     chunks: options.Chunks = None,
-    quantum: options.Quantum = "0",
-    rate: options.Rate = "effective",
-    profile: options.Profile = None,
-    engine: options.Engine = "auto",
-    gpudirect: options.Gpudirect = True,
-    routing: options.Routing = "static",
-    max_messages: options.MaxMessages = options.DEFAULT_MAX_MESSAGES,
 ) -> None:
     """Draw time and bus bandwidth against size for several algorithms, and mark where the fastest changes."""
     form = check_plot_target(output)
     target = check_target(output, "--output")
-    machine = Machine(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
+    machine, collective = spec.machine, spec.collective
     names = [name.strip() for name in algorithms.split(",") if name.strip()]
     if not names:
         raise NetsimError(f"--algos: {algorithms!r} names no algorithm; give one or more, separated by commas")
     sizes = size_grid(options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), per_doubling)
     points = [(name, read_measured(name)) for name in measured or ()]
-    spec = Spec(
-        machine=machine,
-        collective=collective,
-        size_bytes=0,
-        protocol=options.check_protocol(protocol),
-        channels=channels,
-        chunks=chunks,
-        root=root,
-        quantum_bytes=options.size_of(quantum, "--quantum"),
-        routing=routing,
-        engine=engine,
-        max_messages=max_messages,
-    )
+    spec = replace(spec, chunks=chunks)
     with Progress(len(sizes)) as progress:
         reached = 0
 

@@ -1,7 +1,8 @@
 """``netsim timeline``: one run as a trace that Perfetto opens."""
 
 import sys
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
@@ -10,7 +11,8 @@ from netsim.cli.progress import Progress
 from netsim.export.files import check_target, write_whole
 from netsim.export.timeline import timeline_text
 from netsim.fabric import ranks_of
-from scenarios.run import Machine, Spec, graph_of, run_traced
+from scenarios.machine import graph_of
+from scenarios.run import Spec, run_traced
 
 EXAMPLE = "netsim timeline all_reduce --topology ideal-switch:4@450GB/s,1us --size 1M --algo ring -o -"
 MOST_MESSAGES = 200_000
@@ -20,47 +22,18 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog=f"\b\nExample:\n  {EXAMPLE}\n\nOpen the file at ui.perfetto.dev or in chrome://tracing.")
+@options.gathers(spec=options.spec, pieces=options.pieces, defaults={"max_messages": MOST_MESSAGES})
 def timeline(
-    collective: options.Collective,
-    topology: options.Topology,
+    spec: Spec,
+    pieces: dict[str, Any],
     size: options.Size,
     output: Annotated[str, typer.Option("--output", "-o", help="Where to write, such as trace.json; - is stdout.")],
     algorithm: options.Algorithm = "auto",
-    nodes: options.Nodes = 1,
-    nic: options.Nic = None,
-    fabric: options.Fabric = "one-switch",
-    gpus_per_node: options.GpusPerNode = None,
-    root: options.Root = 0,
-    protocol: options.Protocol = "auto",
-    channels: options.Channels = 1,
-    chunk: options.Chunk = None,
-    chunks: options.Chunks = None,
-    quantum: options.Quantum = "0",
-    rate: options.Rate = "effective",
-    profile: options.Profile = None,
-    engine: options.Engine = "auto",
-    gpudirect: options.Gpudirect = True,
-    routing: options.Routing = "static",
-    max_messages: options.MaxMessages = MOST_MESSAGES,
 ) -> None:
     """Simulate one run and write its operations, links and messages as a Perfetto trace."""
     target = None if output == "-" else check_target(output, "--output")
-    machine = Machine(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
-    spec = Spec(
-        machine=machine,
-        collective=collective,
-        size_bytes=options.size_of(size, "--size"),
-        algorithm=algorithm,
-        protocol=options.check_protocol(protocol),
-        channels=channels,
-        chunk_bytes=options.optional_size(chunk, "--chunk"),
-        chunks=chunks,
-        root=root,
-        quantum_bytes=options.size_of(quantum, "--quantum"),
-        routing=routing,
-        engine=engine,
-        max_messages=max_messages,
-    )
+    spec = replace(spec, size_bytes=options.size_of(size, "--size"), algorithm=algorithm, **pieces)
+    machine, collective = spec.machine, spec.collective
     with Progress(1) as progress:
         progress.step(f"{collective} of {options.size_words(spec.size_bytes)} on {machine.label}")
         row, schedule, record = run_traced(spec)

@@ -10,10 +10,9 @@ from netsim import __version__
 from netsim.cli import options
 from netsim.errors import NetsimError
 from netsim.units import format_rate, format_time
+from scenarios.machine import Machine, graph_of
 
 if TYPE_CHECKING:
-    import networkx as nx
-
     from netsim.fabric import Link
 
 EXAMPLE = "netsim topo list"
@@ -45,23 +44,16 @@ def list_() -> None:
 
 
 @app.command(epilog=f"\b\nExample:\n  {SHOW_EXAMPLE}")
-def show(
-    topology: Name,
-    nodes: options.Nodes = 1,
-    nic: options.Nic = None,
-    fabric: options.Fabric = "one-switch",
-    gpus_per_node: options.GpusPerNode = None,
-    rate: options.Rate = "effective",
-    profile: options.Profile = None,
-    gpudirect: options.Gpudirect = True,
-) -> None:
+@options.gathers(machine=options.named_machine)
+def show(machine: Machine) -> None:
     """Print a machine's ranks, nodes and links, equal links together."""
     from netsim.fabric import hosts_of, topology_digest
 
-    graph = _build(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
+    graph = graph_of(machine)
     kinds = Counter(kind for _, kind in graph.nodes(data="kind"))
     hosts = hosts_of(graph)
-    print(f"{topology}: {sum(map(len, hosts))} ranks on {len(hosts)} server{'s' * (len(hosts) != 1)}, {rate} rates")
+    ranks, servers = sum(map(len, hosts)), f"{len(hosts)} server{'s' * (len(hosts) != 1)}"
+    print(f"{machine.topology}: {ranks} ranks on {servers}, {machine.rate} rates")
     print(f"nodes: {', '.join(f'{count} {kind}' for kind, count in kinds.items())}")
     print(f"links (each direction): {graph.number_of_edges()}")
     alike: Counter[tuple[str, str, Link]] = Counter()
@@ -76,23 +68,15 @@ def show(
 
 
 @app.command(epilog=f"\b\nExample:\n  {CHECK_EXAMPLE}")
-def check(
-    topology: Name,
-    nodes: options.Nodes = 1,
-    nic: options.Nic = None,
-    fabric: options.Fabric = "one-switch",
-    gpus_per_node: options.GpusPerNode = None,
-    rate: options.Rate = "effective",
-    profile: options.Profile = None,
-    gpudirect: options.Gpudirect = True,
-) -> int:
+@options.gathers(machine=options.named_machine)
+def check(machine: Machine) -> int:
     """Say what looks wrong with a machine; exit code 1 if anything does."""
     import topologies
     from netsim.errors import DisconnectedError
     from netsim.fabric import ranks_of
 
     try:
-        graph = _build(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
+        graph = graph_of(machine)
     except DisconnectedError as error:
         print(f"remark: {error}")
         return 1
@@ -100,7 +84,7 @@ def check(
     for remark in remarks:
         print(f"remark: {remark}")
     if not remarks:
-        print(f"{topology}: nothing looks wrong ({len(ranks_of(graph))} ranks, {graph.number_of_edges()} links)")
+        print(f"{machine.topology}: nothing looks wrong ({len(ranks_of(graph))} ranks, {graph.number_of_edges()} links)")
     return 1 if remarks else 0
 
 
@@ -118,7 +102,7 @@ def import_(
     target = None if output is None else check_target(output, "--output")
     if target is not None and target.suffix.lower() not in (".yaml", ".yml"):
         raise NetsimError(f"--output: {output!r} must end in .yaml or .yml, or it could not be read as a topology again")
-    graph = _build(topology, 1, None, "one-switch", None, True, rate, profile)
+    graph = graph_of(Machine(topology, rate=rate, profile=profile))
     remarks = graph.graph["remarks"]
     text = describe(graph, rate=rate, heading=f"{topology}, {rate} rates, as netsim {__version__} reads it")
     if target is None:
@@ -127,30 +111,6 @@ def import_(
         write_whole(target, text)
     for remark in remarks:
         print(f"remark: {remark}", file=sys.stderr)
-
-
-def _build(
-    topology: str,
-    nodes: int,
-    nic: str | None,
-    fabric: str,
-    gpus_per_node: int | None,
-    gpudirect: bool,
-    rate: str,
-    profile: str | None,
-) -> "nx.DiGraph[str]":
-    import topologies
-
-    return topologies.build(
-        topology,
-        nodes=nodes,
-        nic=nic,
-        fabric=fabric,
-        gpus_per_node=gpus_per_node,
-        gpudirect=gpudirect,
-        rate=rate,
-        profile=profile,
-    )
 
 
 def _link_words(link: "Link") -> str:

@@ -55,6 +55,8 @@ class Row:
     """A link profile that replaced the machine's own."""
     gpudirect: bool = True
     routing: str = "static"
+    groups: str | None = None
+    """Which groups of ranks ran the collective at once; empty where all ranks ran one."""
     note: str = ""
     schema: int = SCHEMA
 

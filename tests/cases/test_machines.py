@@ -159,7 +159,8 @@ def test_the_order_of_ranks_over_leaves_matters(ask, order, share):
 
 def test_the_slow_link_of_a_ring_is_named(described):
     from netsim.metrics.links import link_loads
-    from scenarios.run import Machine, Spec, run_recorded
+    from scenarios.machine import Machine
+    from scenarios.run import Spec, run_recorded
 
     ring = [(f"gpu{rank}", f"gpu{(rank + 1) % 16}") for rank in range(16)]
     nodes = {f"gpu{rank}": {"kind": "gpu"} for rank in range(16)}

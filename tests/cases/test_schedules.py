@@ -11,7 +11,8 @@ yaml = pytest.importorskip("yaml")
 
 from netsim.cli.app import answer  # noqa: E402  # after the check for what the front door needs
 from netsim.metrics.links import link_loads  # noqa: E402
-from scenarios.run import Machine, Spec, run_recorded  # noqa: E402
+from scenarios.machine import Machine  # noqa: E402
+from scenarios.run import Spec, run_recorded  # noqa: E402
 
 MIB = 2**20
 CHUNKS = (1, 2, 3, 4, 7, 16, 33, 64)

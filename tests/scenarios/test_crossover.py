@@ -5,7 +5,8 @@ import pytest
 from netsim.errors import ScenarioError
 from scenarios import crossover
 from scenarios.crossover import find_crossings, formula_crossing, size_grid
-from scenarios.run import Machine, Spec
+from scenarios.machine import Machine
+from scenarios.run import Spec
 
 IDEAL = Spec(Machine("ideal-switch:8@450GB/s,1us"), "all_reduce", 0)
 LINES = {"flat": (1.0, 1.0), "middle": (10.0, 0.1), "steep": (100.0, 0.001)}

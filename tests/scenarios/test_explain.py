@@ -2,7 +2,8 @@ import pytest
 
 from netsim.errors import ScheduleError
 from scenarios.explain import explain
-from scenarios.run import Machine, Spec, graph_of, run_spec
+from scenarios.machine import Machine, graph_of
+from scenarios.run import Spec, run_spec
 
 IDEAL = Machine("ideal-switch:8@450GB/s,1us")
 

@@ -4,7 +4,8 @@ import pytest
 
 from netsim.schedule.catalogue import build_schedule
 from netsim.schedule.proof import prove
-from scenarios.run import Machine, Spec, run_spec
+from scenarios.machine import Machine
+from scenarios.run import Spec, run_spec
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ import pytest
 
 from netsim.errors import InternalError, ScheduleError
 from netsim.metrics import bounds
-from scenarios.run import Machine, Spec, graph_of, run_recorded, run_spec
+from scenarios.machine import Machine, graph_of
+from scenarios.run import Spec, run_recorded, run_spec
 
 IDEAL = Machine("ideal-switch:8@450GB/s,1us")
 

@@ -3,7 +3,8 @@
 import pytest
 
 from netsim.errors import FabricError
-from scenarios.run import Machine, Spec, run_spec
+from scenarios.machine import Machine
+from scenarios.run import Spec, run_spec
 from scenarios.seeds import over_seeds, policies
 
 MACHINE = Machine("hgx-h100", nodes=8, nic="ndr400:nics=1", fabric="leaf-spine:leaves=2,spines=4", gpus_per_node=1)

@@ -13,7 +13,8 @@ import pytest
 
 import scenarios.sweep
 from netsim.export.table import csv_text
-from scenarios.run import Machine, Spec, run_spec
+from scenarios.machine import Machine
+from scenarios.run import Spec, run_spec
 from scenarios.sweep import Outcome, read_kept, run_point, spec_digest, sweep
 
 IDEAL = Machine("ideal-switch:4@450GB/s,1us")
