@@ -7,10 +7,10 @@ which of those, and what lies between, is the search's. `netsim.routing` builds 
 """
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netsim.errors import FabricError
-from netsim.fabric import GPU, HOST_MEMORY, NIC, links_of, may_transit
+from netsim.fabric import GPU, HOST_MEMORY, NIC, Link, links_of, may_transit
 from netsim.ways import Ways, distance, ways_between, ways_to
 
 if TYPE_CHECKING:
@@ -32,27 +32,38 @@ class NodeRoutes:
 
     edges: list[tuple[str, str]]
     """Every directed link as (from, to), in the order of its index."""
+    links: list[Link]
+    """What every link is, in the same order, as it was when the graph was compiled."""
     nodes: list[str]
     """Every node, in the order of its index."""
+    hosts: list[object]
+    """The server of every node, None where it names none."""
+    abilities: dict[str, list[bool]]
+    """Under ``multicast`` and ``reduce``: whether each node can copy, or add up."""
+    stored_bytes: list[int]
+    """For every node that stores and forwards, the piece that it waits for (at least 1); 0 for all others."""
 
     def __init__(self, graph: "nx.DiGraph[str]", seed: int | None) -> None:
         self.graph = graph
         self._seed = seed
         self.nodes = list(graph)
         self.index = {node: position for position, node in enumerate(self.nodes)}
-        self._kind = [graph.nodes[node]["kind"] for node in self.nodes]
-        self._host = [graph.nodes[node].get("host") for node in self.nodes]
-        self._transit = [may_transit(graph.nodes[node]) for node in self.nodes]
+        attributes = list(graph.nodes.values())
+        self._kind = [data["kind"] for data in attributes]
+        self._transit = [may_transit(data) for data in attributes]
+        self.hosts, self.abilities, self.stored_bytes = _hosts(attributes), _abilities(attributes), _stored(attributes)
         self._inside = [passes and self._kind[node] != NIC for node, passes in enumerate(self._transit)]
         self._out: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
         self._in: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
         self.edges = []
+        self.links = []
         self._width: list[float] = []
         self._ends: list[tuple[int, int]] = []
         for source, target, link in links_of(graph):
             edge = len(self.edges)
             self.edges.append((source, target))
             self._ends.append((self.index[source], self.index[target]))
+            self.links.append(link)
             self._width.append(link.bandwidth_bytes_per_s)
             self._out[self.index[source]].append((self.index[target], edge))
             self._in[self.index[target]].append((self.index[source], edge))
@@ -61,6 +72,20 @@ class NodeRoutes:
         self._paths: dict[tuple[int, int, int], Path | None] = {}
         self._doors: dict[tuple[int, bool], tuple[int, ...]] = {}
         self._aimed: tuple[int, str, Ways] = (-1, "", Ways())
+
+    def still_describes(self, graph: "nx.DiGraph[str]") -> bool:
+        """Say whether all that was taken from a graph, nodes, links and attributes, still stands there."""
+        attributes = list(graph.nodes.values())
+        return (
+            list(graph) == self.nodes
+            and [data.get("kind") for data in attributes] == self._kind
+            and [may_transit(data) for data in attributes] == self._transit
+            and _hosts(attributes) == self.hosts
+            and _abilities(attributes) == self.abilities
+            and _stored(attributes) == self.stored_bytes
+            and [(source, target) for source, target, _ in links_of(graph)] == self.edges
+            and [link for _, _, link in links_of(graph)] == self.links
+        )
 
     def _islands(self) -> list[int]:
         """Return a number for each part that hangs together without NICs; every NIC is a part of its own."""
@@ -135,10 +160,17 @@ class NodeRoutes:
         route: list[int] = []
         while node != b:
             hops = [hop for hop in ways.hops[node] if min(self._width[hop[1]], ways.width[hop[0]]) >= widest]
-            choice, rest = self._choose(len(hops), source, spread, node, rest)
-            node, edge = hops[choice]
+            entry = self._entry(b, source, hops) if len(hops) > 1 and self._seed is None else None
+            if entry is None:
+                choice, rest = self._choose(len(hops), source, spread, node, rest)
+                entry = hops[choice]
+            node, edge = entry
             route.append(edge)
         return tuple(route)
+
+    def _entry(self, b: int, source: int, hops: list[tuple[int, int]]) -> tuple[int, int] | None:
+        """Return which of several equal NICs of `b` data comes in by, None where this is not for `b` to say."""
+        return None
 
     def _choose(self, count: int, source: int, spread: int, place: int, rest: int) -> tuple[int, int]:
         """Choose among equal next hops; return the choice and what is left to choose by."""
@@ -208,6 +240,18 @@ class NodeRoutes:
             f"there is no route from {self.nodes[a]!r} to {self.nodes[b]!r}; routes pass through switches, root "
             f"complexes and NICs, and through a {GPU} or a {HOST_MEMORY} only where it says transit: true"
         )
+
+
+def _hosts(attributes: list[dict[str, Any]]) -> list[object]:
+    return [data.get("host") for data in attributes]
+
+
+def _abilities(attributes: list[dict[str, Any]]) -> dict[str, list[bool]]:
+    return {name: [bool(data.get(name, False)) for data in attributes] for name in ("multicast", "reduce")}
+
+
+def _stored(attributes: list[dict[str, Any]]) -> list[int]:
+    return [max(int(data.get("piece_bytes", 0)), 1) if data.get("store_and_forward", False) else 0 for data in attributes]
 
 
 def _hash(*values: int) -> int:

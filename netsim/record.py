@@ -47,9 +47,11 @@ class Record:
     op_class: npt.NDArray[np.int32]
     """For each operation the row of `idle_s` that applies to it."""
     idle_s: Floats
-    """Shape (classes, 3): seconds from asking to end, left and head on idle links."""
+    """Shape (classes, 4): seconds from asking to end, left and head on idle links, and the latencies from left to end."""
     hold_s: Floats
     """Seconds that each operation holds its lane before it asks its first link."""
+    work_s: Floats
+    """Seconds in which its lane makes each operation's bytes, while its first link serves them."""
     edges: tuple[tuple[str, str], ...]
     """Every directed link as (from, to)."""
     link_bytes: npt.NDArray[np.int64]

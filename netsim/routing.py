@@ -7,8 +7,9 @@ policy decides; node names never do. Ranks that are joined without NICs never ta
 enters a host does so by a NIC nearest to its GPU, as with NCCL: which of those, and what lies between, is the search's.
 
 Policies: ``static`` spreads destinations over equal next hops by the destination's rank, tier by tier, the way
-destination-based fat-tree routing does; ``ecmp:SEED`` hashes source, destination and seed; ``ecmp:SEED,flows=F`` gives
-each pair F hashed routes, which its messages use in turn, as NCCL's InfiniBand transport does with its queue pairs.
+destination-based fat-tree routing does, and deals the GPUs of a host out to the NICs by which their data comes in;
+``ecmp:SEED`` hashes source, destination and seed; ``ecmp:SEED,flows=F`` gives each pair F hashed routes, which its
+messages use in turn, as NCCL's InfiniBand transport does with its queue pairs.
 ``spray`` (one message over several routes) is refused until an engine can split a message.
 
 What a graph's attributes add (`netsim.reach.Rules`): without GPUDirect, or where a NIC is farther from its GPU than
@@ -88,22 +89,36 @@ class Router(NodeRoutes):
         seed, self.flows = _seed_and_flows(policy)
         super().__init__(graph, seed)
         self.policy = policy
+        self.seed = seed
         self.rules = Rules.of(graph.graph)
         self.ranks = ranks_of(graph)
         self._rank_node = [self.index[node] for node in self.ranks]
         self._memories: dict[object, list[int]] = {}
         for node, kind in enumerate(self._kind):
             if kind == HOST_MEMORY:
-                self._memories.setdefault(self._host[node], []).append(node)
+                self._memories.setdefault(self.hosts[node], []).append(node)
         self._between: dict[tuple[int, ...], Path] = {}
         self._near: dict[tuple[int, bool], int] = {}
         self._peers: dict[int, dict[int, Path]] = {}
         self._rank_of = {node: rank for rank, node in enumerate(self._rank_node)}
+        self._sharers: dict[tuple[object, tuple[int, ...]], list[int]] = {}
 
     @cached_property
     def digest(self) -> str:
-        """The topology's digest (`netsim.fabric.topology_digest`), computed once."""
+        """The topology's digest (`netsim.fabric.topology_digest`), computed once.
+
+        Raises
+        ------
+        FabricError
+            If the graph is no longer what these routes were compiled from.
+        """
+        if not self.still_describes(self.graph):
+            raise FabricError("the topology graph was changed after its Router was made; make a new Router of it")
         return topology_digest(self.graph)
+
+    def still_describes(self, graph: "nx.DiGraph[str]") -> bool:
+        """Say whether all that was taken from a graph still stands there, so that these routes hold for it."""
+        return super().still_describes(graph) and ranks_of(graph) == self.ranks and Rules.of(graph.graph) == self.rules
 
     def path(self, src: int, dst: int, flow: int = 0) -> Path:
         """Return the links from one rank to another, in order, as indices into `edges`; `flow` is below `flows`.
@@ -118,7 +133,7 @@ class Router(NodeRoutes):
         if found is None:
             a, b = self._rank_node[src], self._rank_node[dst]
             spread = dst + flow * len(self.ranks)
-            same = self._host[a] == self._host[b]
+            same = self.hosts[a] == self.hosts[b]
             found = self._between[key] = self._within(a, b, spread) if same else self._across(a, b, spread)
         return found
 
@@ -160,7 +175,7 @@ class Router(NodeRoutes):
             around = {other for other, _ in self._out[node]} & {other for other, _ in self._in[node]}
             common = around if common is None else common & around
         for node in sorted(common or ()):
-            if self.graph.nodes[self.nodes[node]].get(need, False):
+            if self.abilities[need][node]:
                 return node
         raise FabricError(
             f"no switch with {need}=True is linked to all of the {len(members)} GPUs from {self.nodes[members[0]]!r} "
@@ -200,6 +215,25 @@ class Router(NodeRoutes):
             raise self._no_route(a, b)
         return self._staged(a, b, direct, spread)
 
+    def _entry(self, b: int, source: int, hops: list[tuple[int, int]]) -> tuple[int, int] | None:
+        """Deal a host's GPUs out to the NICs that they share; a GPU with several for itself takes them by the source.
+
+        The digits of the destination would send GPUs 1 and 3 of eight with four NICs through the same one.
+        """
+        doors = self._doors_of(b, leaving=False)
+        if b not in self._rank_of or not {node for node, _ in hops} <= set(doors):
+            return None
+        key = (self.hosts[b], doors)
+        if key not in self._sharers:
+            self._sharers[key] = [
+                node
+                for node in self._rank_node
+                if self.hosts[node] == key[0] and self._doors_of(node, leaving=False) == doors
+            ]
+        sharers = self._sharers[key]
+        own = -(-len(hops) // len(sharers))
+        return hops[(sharers.index(b) + len(sharers) * (self._rank_of.get(source, source) % own)) % len(hops)]
+
     def _staged(self, a: int, b: int, direct: Path, spread: int) -> Path:
         """Return a route between hosts with a stop in host memory wherever a NIC does not reach the GPU's."""
         nics = [place for place, edge in enumerate(direct) if self._kind[self._ends[edge][0]] == NIC]
@@ -218,7 +252,7 @@ class Router(NodeRoutes):
         """Return NCCL's type of a route that begins, or ends, at a GPU."""
         kinds = [self._kind[self._ends[edge][0]] for edge in route[1:]]
         own = route[0 if gpu_first else -1] if route else None
-        chip = own is not None and self.graph.edges[self.edges[own]]["link"].kind.startswith("c2c")
+        chip = own is not None and self.links[own].kind.startswith("c2c")
         return path_type(kinds, chip)
 
     def _bridges(self, a: int, b: int) -> list[Path]:
@@ -278,7 +312,7 @@ class Router(NodeRoutes):
                         if self._kind[other] == GPU and other != a:
                             found.setdefault(other, (edge, onward))
             self._peers[a] = (
-                {node: found[node] for node in self._rank_node if node in found and self._host[node] == self._host[a]}
+                {node: found[node] for node in self._rank_node if node in found and self.hosts[node] == self.hosts[a]}
                 if found
                 else {}
             )
@@ -295,7 +329,7 @@ class Router(NodeRoutes):
         key = (node, leaving)
         if key not in self._near:
             best: tuple[int, int] | None = None
-            for memory in self._memories.get(self._host[node], ()):
+            for memory in self._memories.get(self.hosts[node], ()):
                 ends = (node, memory) if leaving else (memory, node)
                 length = distance(self._out, self._in, self._inside, *ends)
                 if length is not None and (best is None or length < best[0]):
@@ -312,7 +346,10 @@ class Router(NodeRoutes):
         """Say that two nodes have no route, and what stands between them where they are joined by NICs."""
         words = f"there is no route from {self.nodes[a]!r} to {self.nodes[b]!r}"
         doors = [self._doors_of(a, leaving=True), self._doors_of(b, leaving=False)]
-        if self._manner(a, b) == "doors" and all(doors):
+        if self._manner(a, b) == "doors" and not all(doors):
+            lone = self.nodes[b if doors[0] else a]
+            return FabricError(f"{words}: {lone!r} has no way to a NIC of its server; give it one")
+        if self._manner(a, b) == "doors":
             here, there = (", ".join(repr(self.nodes[nic]) for nic in nics[:4]) for nics in doors)
             words += f": no network joins the nearest NICs ({here} and {there})"
             if self.rules.pxn and not self._peers_of(a):

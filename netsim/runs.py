@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from netsim.engine.run import DEFAULT_MAX_MESSAGES
 from netsim.engine.run import simulate as run_engine
-from netsim.errors import FabricError, NetsimError, ScheduleError
+from netsim.errors import FabricError, NetsimError, ProofError, ScheduleError, StuckError
 from netsim.fabric import hosts_of
 from netsim.metrics.bounds import check_run
 from netsim.record import Record
@@ -156,6 +156,8 @@ def time(
         try:
             schedule = _schedule(collective, name, ranks, size_bytes, root, *cut, groups)
             seconds = simulate(router, schedule, record="summary").time_s
+        except (ProofError, StuckError):
+            raise  # a fault of a builder, never a reason to take another
         except (FabricError, ScheduleError) as error:
             # Not every switch adds or multicasts, and not every number of ranks suits every algorithm.
             refusal = refusal or error

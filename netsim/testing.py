@@ -88,28 +88,38 @@ def fabrics(draw: "DrawFn", *, max_ranks: int = 5) -> "nx.DiGraph[str]":
 
 
 @st.composite
-def operation_dags(draw: "DrawFn", ranks: int, *, max_steps: int = 15) -> Schedule:
+def operation_dags(draw: "DrawFn", ranks: int, *, max_steps: int = 15, heads: bool = True) -> Schedule:
     """Draw a schedule of transfers, multicasts, in-network reductions and compute operations.
 
-    Sizes, lanes, posts, durations, requirements of all milestones and lags are random. It moves bytes at random and
-    promises nothing: for engines, not for proofs. Requirements point back, so it always finishes.
+    Sizes, lanes, posts, what lanes cost, requirements of all milestones and lags are random. It moves bytes at random and
+    promises nothing: for engines, not for proofs. Requirements point back, so it always finishes. Without `heads` no
+    operation follows another's head, and switches neither multicast nor reduce.
     """
     plan = ScheduleBuilder("broadcast", "random", ranks, 1 << 20)
     group = plan.group(range(ranks))
     wires: list[int] = []
+    fed: set[int] = set()
 
     def after(size: int) -> list[tuple[int, int, float]]:
         if not wires:
             return []
         needed = draw(st.lists(st.integers(0, len(wires) - 1), max_size=3, unique=True))
-        milestones = [draw(st.sampled_from([END, END, LEFT, HEAD])) for _ in needed]
+        milestones = [draw(st.sampled_from([END, END, LEFT, HEAD if heads else LEFT])) for _ in needed]
         lags = [draw(st.sampled_from([0.0, 0.0, 1e-6])) for _ in needed]
-        # A follower carries as many bytes as what it follows.
-        fitting = [END if wires[need] != size else milestone for need, milestone in zip(needed, milestones, strict=True)]
+        # A follower carries as many bytes as what it follows, which travels whole.
+        loose = [wires[need] != size or need in fed for need in needed]
+        fitting = [END if other else milestone for other, milestone in zip(loose, milestones, strict=True)]
         return list(zip(needed, fitting, lags, strict=True))
 
     def add(src: int, dst: int, size: int, needs: list[tuple[int, int, float]], **columns: Any) -> int:
         rank = src if src >= 0 else dst
+        posted = draw(st.booleans())
+        if not posted:
+            columns["work"] = draw(st.sampled_from([0.0, 0.0, 3e-6, 7e-5]))
+            columns["early"] = draw(st.booleans())
+            if "kind" not in columns:
+                columns["feed"] = draw(st.sampled_from([0, 0, 400, 30_000]))
+                fed.update({len(wires)} if columns["feed"] else ())
         wires.append(size)
         return plan.send(
             src,
@@ -117,13 +127,13 @@ def operation_dags(draw: "DrawFn", ranks: int, *, max_steps: int = 15) -> Schedu
             size=size,
             after=needs,
             lane=plan.lane(rank, draw(st.sampled_from(["send", "send", "other"]))),
-            posted=draw(st.booleans()),
+            posted=posted,
             duration=draw(st.sampled_from([0.0, 0.0, 1e-6])),
             **columns,
         )
 
     for _ in range(draw(st.integers(1, max_steps))):
-        what = draw(st.sampled_from(["transfer", "transfer", "transfer", "compute", "multicast", "reduce"]))
+        what = draw(st.sampled_from(["transfer", "transfer", "transfer", "compute", *["multicast", "reduce"] * heads]))
         size = draw(st.sampled_from([0, 1, 1000, 1000, 4096, 100_000]))
         src = draw(st.integers(0, ranks - 1))
         if what == "transfer":
@@ -132,7 +142,8 @@ def operation_dags(draw: "DrawFn", ranks: int, *, max_steps: int = 15) -> Schedu
         elif what == "compute":
             needs = after(0)
             wires.append(0)
-            plan.compute(src, draw(st.sampled_from([0.0, 2e-6])), after=needs, lane=plan.lane(src))
+            seconds = draw(st.sampled_from([0.0, 2e-6]))
+            plan.compute(src, seconds, after=needs, lane=plan.lane(src), early=draw(st.booleans()))
         elif what == "multicast":
             trunk = add(src, -1, size, after(size), kind=TRUNK, group=group)
             for rank in draw(st.lists(st.integers(0, ranks - 1), unique=True)):
@@ -143,8 +154,8 @@ def operation_dags(draw: "DrawFn", ranks: int, *, max_steps: int = 15) -> Schedu
     return plan.build()
 
 
-def runs(max_ranks: int = 5) -> "SearchStrategy[tuple[nx.DiGraph[str], Schedule]]":
-    """Draw a fabric and a random schedule over its GPUs."""
+def runs(max_ranks: int = 5, *, heads: bool = True) -> "SearchStrategy[tuple[nx.DiGraph[str], Schedule]]":
+    """Draw a fabric and a random schedule over its GPUs; `heads` as in `operation_dags`."""
     return fabrics(max_ranks=max_ranks).flatmap(
-        lambda graph: st.tuples(st.just(graph), operation_dags(len(ranks_of(graph))))
+        lambda graph: st.tuples(st.just(graph), operation_dags(len(ranks_of(graph)), heads=heads))
     )

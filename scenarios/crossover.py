@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 from netsim.errors import ScenarioError
 from netsim.metrics.closed_forms import closed_form, uniform_network, unpipelined_tree
-from netsim.schedule.catalogue import options_for
 from scenarios.machine import router_of
-from scenarios.run import Spec, run_spec
+from scenarios.run import Spec, fitting, run_spec
 from scenarios.sizes import MOST_SIZES
 
 TIE = 1e-9
@@ -144,9 +143,8 @@ def survey_one(spec: Spec, algorithm: str, sizes: Sequence[int], told: Callable[
 
 def _told(spec: Spec, algorithm: str, size: int) -> Spec:
     """Give the pieces to the algorithms that live by them; the ring's own unit is a block of N / p."""
-    pieces = "chunks" in options_for(spec.collective, algorithm) and algorithm != "ring"
-    spec = replace(spec, algorithm=algorithm, size_bytes=size)
-    return spec if pieces else replace(spec, chunks=None, chunk_bytes=None)
+    spec = replace(fitting(spec, algorithm), algorithm=algorithm, size_bytes=size)
+    return spec if algorithm != "ring" else replace(spec, chunks=None, chunk_bytes=None)
 
 
 _Point = tuple[int, tuple[float, ...]]
@@ -210,7 +208,7 @@ def formula_crossing(spec: Spec, below: str, above: str, *, near_bytes: float) -
         return (one(size) or 0.0) - (other(size) or 0.0)
 
     start = max(1, round(near_bytes))
-    for doublings in range(1, _FARTHEST_DOUBLINGS):
+    for doublings in range(1, _FARTHEST_DOUBLINGS + 1):
         for low, high in (
             (start << (doublings - 1), start << doublings),
             (max(1, start >> doublings), max(1, start >> (doublings - 1))),

@@ -75,7 +75,7 @@ def run_recorded(spec: Spec) -> "tuple[Row, Record]":
     """Simulate one spec and return its row and the record behind it."""
     router = router_of(spec.machine, spec.routing)
     if spec.algorithm == "auto":
-        run, skipped = _fastest(spec, router)
+        run, spec, skipped = _fastest(spec, router)
     else:
         run, skipped = _simulate(spec, router, spec.algorithm), []
     return _row(spec, router, run, skipped), run.record
@@ -86,6 +86,8 @@ def run_traced(spec: Spec) -> "tuple[Row, Schedule, Record]":
 
     With ``auto`` the algorithms are compared first, and the fastest is run once more for the record.
     """
+    if policies(spec.routing) is not None:
+        raise FabricError(f"routing {spec.routing!r} is a range of seeds, and this looks at one run; give one, such as ecmp:0")
     router = router_of(spec.machine, spec.routing)
     if spec.algorithm == "auto":
         taken = run_spec(spec).algorithm
@@ -107,6 +109,8 @@ class _Run:
 
 def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -> _Run:
     """Run one algorithm; what the user asked for must suit it, and `build_schedule` says so where it does not."""
+    if spec.protocol != "ideal":
+        raise ScheduleError(f"unknown protocol {spec.protocol!r}; accepted is ideal, NCCL's protocols come later")
     parts = _parts(spec, router, algorithm)
     joined = None if spec.groups is None else together(parts, len(router.ranks))
     schedule = parts[0][0] if joined is None else joined.schedule
@@ -150,14 +154,18 @@ def _parts(spec: Spec, router: Router, algorithm: str) -> "list[tuple[Schedule, 
     return parts
 
 
-def _fastest(spec: Spec, router: Router) -> tuple[_Run, list[str]]:
-    """Simulate every algorithm that can run here; among equals the first in the catalogue is taken."""
-    best: _Run | None = None
+def _fastest(spec: Spec, router: Router) -> tuple[_Run, Spec, list[str]]:
+    """Simulate every algorithm that can run here; among equals the first in the catalogue is taken.
+
+    The spec that comes back holds the options that the fastest has a use for.
+    """
+    best: tuple[_Run, Spec] | None = None
     skipped: list[str] = []
     refusal: ScheduleError | FabricError | None = None
     for algorithm in algorithms_for(spec.collective):
         try:
-            run = _simulate(fitting(spec, algorithm), router, algorithm)
+            fitted = fitting(spec, algorithm)
+            run = _simulate(fitted, router, algorithm)
         except (ProofError, StuckError):
             raise
         except TooManyMessagesError as error:
@@ -167,11 +175,11 @@ def _fastest(spec: Spec, router: Router) -> tuple[_Run, list[str]]:
             # Not every algorithm serves every rank count, and not every switch adds or multicasts.
             refusal = refusal or error
         else:
-            if best is None or run.record.time_s < best.record.time_s:
-                best = run
+            if best is None or run.record.time_s < best[0].record.time_s:
+                best = run, fitted
     if best is None:
         raise refusal or ScheduleError(f"no algorithm for {spec.collective}")
-    return best, skipped
+    return *best, skipped
 
 
 def fitting(spec: Spec, algorithm: str) -> Spec:

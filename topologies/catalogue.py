@@ -69,7 +69,8 @@ def build(
     Returns
     -------
     networkx.DiGraph
-        Passes `netsim.fabric.check_fabric`; graph attributes ``name``, ``ranks``, ``gpudirect``, ``remarks``.
+        Frozen; ``graph.copy()`` is one to change. Passes `netsim.fabric.check_fabric`; graph attributes ``name``,
+        ``ranks``, ``gpudirect``, ``remarks``.
 
     Raises
     ------
@@ -82,6 +83,8 @@ def build(
     >>> len(graph.graph["ranks"]), graph.graph["name"]
     (16, 'hgx-h100 x 2, ndr400')
     """
+    import networkx as nx
+
     name = str(name_or_path)
     if rate not in RATES:
         raise FabricError(f"rate {rate!r} is unknown; accepted are {' and '.join(RATES)}")
@@ -107,7 +110,7 @@ def build(
     graph.graph["name"] = title
     graph.graph.setdefault("remarks", ())
     check_fabric(graph)
-    return graph
+    return nx.freeze(graph)
 
 
 def _profiles(text: str | None) -> dict[str, Profile]:
@@ -173,6 +176,7 @@ def _keep_first(graph: "nx.DiGraph[str]", gpus: int, nodes: int) -> None:
 def _replace_links(graph: "nx.DiGraph[str]", profile: Profile, rate: str) -> None:
     """Give every link of the profile's family the profile's figures, keeping counts and PCI Express widths."""
     made: dict[Link, Link | None] = {}
+    own = profile.link(rate).kind
     replaced = False
     for _, _, data in graph.edges(data=True):
         link: Link = data["link"]
@@ -182,7 +186,7 @@ def _replace_links(graph: "nx.DiGraph[str]", profile: Profile, rate: str) -> Non
         if new is not None:
             data["link"] = new
         # A loader may have used the profile already, under a name that only the user knows.
-        replaced = replaced or new is not None or link.kind == profile.name
+        replaced = replaced or new is not None or link.kind == own
     if not replaced:
         families = sorted({family for link in made if (family := family_of(link.kind)) is not None})
         raise ProfileError(

@@ -1,8 +1,8 @@
 """What looks wrong about a topology: remarks for `netsim topo check`, none of which is an error.
 
 Collects what a loader had to assume and looks for the usual suspects: GPUs with fewer NVLinks than their neighbours, a
-link much slower than its like or than its kind, parts that nothing joins to the GPUs, a GPU without a path, a NIC far
-from its GPU, near to none, or faster than the slot it sits in.
+link much slower than its like, or slower or faster than its kind can be, parts that nothing joins to the GPUs, a GPU
+without a path, a NIC far from its GPU, near to none, or faster than the slot it sits in.
 """
 
 import statistics
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 # A link below this share of the usual rate of its like is remarked upon; an x8 slot among x16 ones just is.
 _MUCH_SLOWER = 0.51
+# The NVLinks of the GPU with the most, as NCCL's documentation shows a Rubin's.
+_MOST_GPU_LINKS = 36
+# A link this much above the line rate of its kind is remarked upon; below, somebody may have rounded.
+_TOO_FAST = 1.05
 # A port this much faster than its slot is remarked upon; 200 Gb/s in a Gen4 slot (25 and 24 GB/s) is a usual match.
 _NARROW = 1.1
 # From so many GPUs the search for missing paths and far NICs starts; more only repeat what the first show.
@@ -59,17 +63,35 @@ def remarks(graph: "nx.DiGraph[str]") -> list[str]:
 
 
 def _unequal_links(graph: "nx.DiGraph[str]") -> Iterable[str]:
-    """GPUs whose number of NVLinks differs from what most have."""
-    counts = {
-        gpu: sum(data["link"].count for _, _, data in graph.out_edges(gpu, data=True) if _is_gpu_link(data["link"]))
-        for gpu in ranks_of(graph)
-    }
-    usual, _ = Counter(counts.values()).most_common(1)[0]
+    """GPUs whose number of NVLinks differs from what most have, or between both directions."""
+    ranks = ranks_of(graph)
+    counts = {gpu: _gpu_links(data["link"] for _, _, data in graph.out_edges(gpu, data=True)) for gpu in ranks}
+    often = Counter(counts.values())
+    # Of two numbers as frequent as each other the larger is what the machine should have.
+    usual = max(often, key=lambda count: (often[count], count))
     odd = {gpu: count for gpu, count in counts.items() if count != usual}
     if odd:
         gpu, count = next(iter(odd.items()))
+        most = "most" if 2 * often[usual] > len(ranks) else "other"
         others = f" (and {len(odd) - 1} more GPUs differ)" if len(odd) > 1 else ""
-        yield f"{gpu} has {count} GPU-to-GPU links where most GPUs have {usual}{others}"
+        yield f"{gpu} has {count} GPU-to-GPU links where {most} GPUs have {usual}{others}"
+    beyond = [gpu for gpu, count in counts.items() if count > _MOST_GPU_LINKS]
+    if beyond:
+        gpu = beyond[0]
+        others = f" (and {len(beyond) - 1} more GPUs likewise)" if beyond[1:] else ""
+        yield f"{gpu} has {counts[gpu]} GPU-to-GPU links; no GPU is sold with more than {_MOST_GPU_LINKS}{others}"
+    back = {
+        gpu: _gpu_links(data["link"] for _, _, data in graph.in_edges(gpu, data=True)) for gpu in ranks if gpu not in odd
+    }
+    uneven = [gpu for gpu, count in back.items() if count != counts[gpu]]
+    if uneven:
+        gpu = uneven[0]
+        others = f" (and {len(uneven) - 1} more GPUs likewise)" if uneven[1:] else ""
+        yield f"{gpu} sends over {counts[gpu]} GPU-to-GPU links but receives over {back[gpu]}{others}"
+
+
+def _gpu_links(links: Iterable[Link]) -> int:
+    return sum(link.count for link in links if _is_gpu_link(link))
 
 
 def _is_gpu_link(link: Link) -> bool:
@@ -97,41 +119,52 @@ def _slow_links(graph: "nx.DiGraph[str]", told: set[tuple[str, str]]) -> Iterabl
                     slow[edge] = link_name(edge)
         if slow:
             edge, name = next(iter(slow.items()))
+            link = graph.edges[edge]["link"]
             others = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
             yield (
-                f"link {name} moves {format_rate(rates[edge])} where {family} links between {one} and {other} usually move "
-                f"{format_rate(usual)}{others}"
+                f"{f'each of {link.count} links' if _is_gpu_link(link) and link.count > 1 else 'link'} {name} moves "
+                f"{_short_rate(rates[edge])} where {family} links between {one} and {other} usually move "
+                f"{_short_rate(usual)}{others}"
             )
 
 
 def _slow_for_their_kind(graph: "nx.DiGraph[str]", told: set[tuple[str, str]]) -> Iterable[str]:
-    """Links that name a known kind and reach at most half of its effective rate, but for those told of already."""
+    """Links that reach half of their kind's effective rate or exceed its line rate, but for those told of already."""
     slow: dict[tuple[str, str], tuple[Link, float]] = {}
+    fast: dict[tuple[str, str], tuple[Link, float]] = {}
     usual: dict[Link, float] = {}
+    most: dict[Link, float] = {}
     link: Link
     for a, b, link in graph.edges(data="link"):
         if link not in usual:
-            usual[link] = _rate_of_kind(link)
+            usual[link], most[link] = _rate_of_kind(link, "effective"), _rate_of_kind(link, "line")
+        if most[link] and link.bandwidth_bytes_per_s > _TOO_FAST * most[link] and (b, a) not in fast:
+            fast[a, b] = (link, most[link])
         if link.bandwidth_bytes_per_s < _MUCH_SLOWER * usual[link] and not {(a, b), (b, a)} & (told | slow.keys()):
             slow[a, b] = (link, usual[link])
-    if slow:
-        edge, (link, wanted) = next(iter(slow.items()))
-        others = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
-        yield (
-            f"link {link_name(edge)} moves {format_rate(link.bandwidth_bytes_per_s)} where its kind {link.kind} moves "
-            f"{format_rate(wanted)}{others}"
-        )
+    for found, words in ((slow, "moves"), (fast, "signals no more than")):
+        if found:
+            edge, (link, wanted) = next(iter(found.items()))
+            others = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            yield (
+                f"link {link_name(edge)} moves {_short_rate(link.bandwidth_bytes_per_s)} where its kind {link.kind} {words} "
+                f"{_short_rate(wanted)}{others}"
+            )
 
 
-def _rate_of_kind(link: Link) -> float:
-    """Return the effective rate that a link's kind, count and width promise; 0 for a kind without a profile."""
+def _short_rate(bytes_per_s: float) -> str:
+    return format_rate(float(f"{bytes_per_s:.4g}"))
+
+
+def _rate_of_kind(link: Link, rate: str) -> float:
+    """Return the rate that a link's kind, count and width promise; 0 for a kind without a profile."""
     if family_of(link.kind) is None:
         return 0.0
     name, mark, lanes = link.kind.rpartition("_x")
     if mark and lanes.isdigit() and family_of(name) == "pcie":
         profile = load_profile(name if name in profile_names() else link.kind)
-        return profile.link(count=link.count, lanes=int(lanes) if profile.name == name else None).bandwidth_bytes_per_s
-    return load_profile(link.kind).link(count=link.count).bandwidth_bytes_per_s
+        return profile.link(rate, link.count, lanes=int(lanes) if profile.name == name else None).bandwidth_bytes_per_s
+    return load_profile(link.kind).link(rate, link.count).bandwidth_bytes_per_s
 
 
 def _loose_parts(graph: "nx.DiGraph[str]") -> Iterable[str]:
@@ -232,4 +265,4 @@ def _narrow_slots(graph: "nx.DiGraph[str]") -> Iterable[str]:
     if narrow:
         nic, wanted, slot = narrow[0]
         others = f" (and {len(narrow) - 1} more)" if narrow[1:] else ""
-        yield f"{nic} could move {format_rate(wanted)} but sits in a slot of {format_rate(slot)}{others}"
+        yield f"{nic} could move {_short_rate(wanted)} but sits in a slot of {_short_rate(slot)}{others}"

@@ -67,9 +67,9 @@ def cluster(
 
     Notes
     -----
-    The PCIe link of a new NIC equals its GPU's link to the same switch or root complex, or PCIe Gen5 x16 where the GPU's
-    link is not PCIe (NVLink-C2C). A GPU that gets a new NIC carries its name under the node attribute ``nic``, a NIC the
-    link to its network under ``port``.
+    The PCIe link of a new NIC equals its GPU's link to the same switch or root complex. Where that is not PCIe
+    (NVLink-C2C), the root complex's attribute ``nic_slot`` names the profile, PCIe Gen5 x16 if absent. A GPU that gets
+    a new NIC carries its name under the node attribute ``nic``, a NIC the link to its network under ``port``.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim.errors import FabricError, ProfileError
-from netsim.fabric import HOST_MEMORY, KINDS, Link, check_fabric
+from netsim.fabric import GPU, HOST_MEMORY, KINDS, ROOT_COMPLEX, Link, check_fabric
 from netsim.reach import check_level
 from netsim.units import parse_bytes, parse_rate, parse_time
 from topologies.profiles import load_profile
@@ -29,7 +29,9 @@ LEVELS = ("gdr_level", "p2p")
 """Rules of a topology that are a path type."""
 FLAGS = ("transit", "multicast", "reduce", "store_and_forward")
 """What a node can or cannot do, true or false."""
-NODE_KEYS = ("kind", "host", *FLAGS, "piece", "ports", "port", "labels")
+HARDWARE = ("sm", "cpu_arch", "cpu_vendor", "cpu_model")
+"""What NCCL judges by: compute capability times ten of a GPU; architecture, vendor and model of a root complex."""
+NODE_KEYS = ("kind", "host", *FLAGS, "piece", "ports", "port", *HARDWARE, "labels")
 """Keys of a node; anything else that a graph's node carries is one of its labels."""
 
 _TOP_KEYS = ("name", "nodes", "links", "ranks", "remarks", *SWITCHES, *LEVELS)
@@ -195,6 +197,7 @@ def _node(entry: Mapping[str, Any], place: str, rate: str) -> dict[str, Any]:
     if "port" in entry:
         attributes["port"] = _port(entry["port"], f"{place}: port", rate)
     attributes |= _labels(entry.get("labels", {}), f"{place}: labels")
+    attributes |= _hardware({**attributes, **entry}, kind, place)
     if kind == HOST_MEMORY:
         attributes.setdefault("store_and_forward", True)
     if attributes.get("store_and_forward"):
@@ -222,13 +225,33 @@ def _labels(entry: object, place: str) -> dict[str, Any]:
     if not isinstance(entry, Mapping):
         raise FabricError(f"{place} is {_short(entry)}; write a mapping such as busid: 0000:1b:00.0")
     for key, value in entry.items():
-        if _text(key, place) in (*NODE_KEYS, "piece_bytes"):
+        if _text(key, place) in (*NODE_KEYS, "piece_bytes") and key not in HARDWARE:
             raise FabricError(f"{place}: {key} is a key of the node itself, not a label")
         if isinstance(value, str):
             _text(value, f"{place}: {key}")
         elif not isinstance(value, int) and value is not None:
             raise FabricError(f"{place}: {key} is {_short(value)}; accepted are text, whole numbers, true and false")
     return dict(entry)
+
+
+def _hardware(entry: Mapping[str, Any], kind: str, place: str) -> dict[str, Any]:
+    """Read the kind of a GPU or of a root complex's processor, as keys of the node or (older files) as labels."""
+    found: dict[str, Any] = {}
+    for key in HARDWARE:
+        if key not in entry:
+            continue
+        if kind != (GPU if key == "sm" else ROOT_COMPLEX):
+            raise FabricError(
+                f"{place}: {key} means nothing on a {kind}; it belongs to a {GPU} (sm) or a {ROOT_COMPLEX} (cpu_)"
+            )
+        value = entry[key]
+        if key in ("cpu_arch", "cpu_vendor"):
+            found[key] = _text(value, f"{place}: {key}")
+        elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 2**31:
+            raise FabricError(f"{place}: {key} is {_short(value)}; a whole number is accepted, for example sm: 90")
+        else:
+            found[key] = value
+    return found
 
 
 def _add_link(graph: "nx.DiGraph[str]", entry: object, place: str, rate: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from netsim.errors import FabricError, ProfileError
 from netsim.fabric import GPU, Link, ranks_of
 from netsim.units import format_bytes, format_rate, format_time
-from topologies.custom import FLAGS, LEVELS, NODE_KEYS, SWITCHES
+from topologies.custom import FLAGS, HARDWARE, LEVELS, NODE_KEYS, SWITCHES
 from topologies.profiles import family_of, load_profile
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _node(node: str, data: dict[str, Any], rate: str) -> str:
             items["piece"] = format_bytes(value)
         elif key == "port" and isinstance(value, Link):
             items[key] = f"{{{_mapping(_link(value, rate))}}}"
-        elif key in FLAGS or key in ("host", "port", "ports"):
+        elif key in FLAGS or key in HARDWARE or key in ("host", "port", "ports"):
             items[key] = _scalar(list(value) if key == "ports" else value)
         elif key not in NODE_KEYS and (isinstance(value, str | int) or value is None):
             labels[_scalar(key)] = _scalar(value)

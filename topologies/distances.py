@@ -39,6 +39,8 @@ class Table:
     """NIC -> name of its network device."""
     staged: bool = False
     """Whether the text says that GPUs have no peer-to-peer access over PCI Express."""
+    forwards: bool = False
+    """Whether GPUs without a link between them reach each other through other GPUs."""
     remarks: list[str] = field(default_factory=list)
     """What had to be assumed or looks doubtful, one sentence each."""
 

@@ -30,6 +30,10 @@ class Element:
         """Return the children with a tag, in the order of the file."""
         return [child for child in self.children if child.tag == tag]
 
+    def holds(self, tag: str) -> bool:
+        """Say whether an element with a tag stands anywhere below."""
+        return any(child.tag == tag or child.holds(tag) for child in self.children)
+
 
 def read_elements(path: Path) -> Element:
     """Parse a file and return its root element.

@@ -14,12 +14,19 @@ _INTEL_MODELS = ((0xCF, "emerald_rapids"), (0x8F, "sapphire_rapids"), (0x55, "sk
 _NVLINK_OF_SM = ((100, "nvlink5"), (90, "nvlink4"), (80, "nvlink3"), (70, "nvlink2"), (60, "nvlink1"))
 _ZHAOXIN_VENDORS = ("CentaurHauls", "  Shanghai  ")
 _YONGFENG = (7, 0x5B)
+_BUS_DIGITS = re.compile(r"[0-9a-fA-F:.]*[0-9a-fA-F][0-9a-fA-F:.]*")
 
 
 def pcie_generation(pci: Element) -> int | None:
     """Return the PCI Express generation that a device's link_speed reports, or None."""
     match = _SPEED.fullmatch(pci.attributes.get("link_speed", ""))
     return _GENERATIONS.get(float(match[1])) if match else None
+
+
+def bus_key(host: str, bus: str) -> str:
+    """Return one text for every spelling of a host's bus id: as NCCL does, by the value of its hexadecimal digits."""
+    digits = re.sub("[:.]", "", bus) if _BUS_DIGITS.fullmatch(bus) else ""
+    return f"{host} {int(digits, 16):x}" if digits else f"{host} {bus}"
 
 
 def model(pci: Element) -> tuple[str, str]:
@@ -40,6 +47,16 @@ def socket_profile(architecture: str, vendor: str, family: int, model_number: in
     return None
 
 
+def cpu_attributes(where: str, cpu: Element) -> dict[str, str | int]:
+    """Return what a cpu element states of its kind, as the attributes of a root complex that `netsim.nccl` reads."""
+    stated: dict[str, str | int] = {
+        f"cpu_{key}": cpu.attributes[key] for key in ("arch", "vendor") if cpu.attributes.get(key)
+    }
+    if cpu.attributes.get("modelid", "").strip():
+        stated["cpu_model"] = number(where, cpu, "modelid", default=None, least=0, most=2**31)
+    return stated
+
+
 def nvlink_profile(sm: int) -> str | None:
     """Return the NVLink profile of a GPU by its SM version; None below 60, where there was none."""
     if sm == 86:
@@ -56,16 +73,18 @@ def xgmi_profile(gcn: str) -> str:
 
 
 def number(where: str, element: Element, key: str, *, default: int | None, least: int, most: int) -> int:
-    """Read a whole number within bounds from an attribute; missing or empty is the default, if there is one."""
+    """Read a whole number within bounds, decimal or as 0x..; missing or empty is the default, if there is one."""
     text = element.attributes.get(key, "").strip()
     if not text and default is not None:
         return default
-    if not re.fullmatch(r"-?\d{1,12}", text, re.ASCII) or not least <= int(text) <= most:
+    written = re.fullmatch(r"(-?\d{1,12})|0[xX]([0-9a-fA-F]{1,10})", text, re.ASCII)
+    value = None if written is None else int(written[1]) if written[1] else int(written[2], 16)
+    if value is None or not least <= value <= most:
         raise FabricError(
             f"{where}: line {element.line}: <{element.tag}> has {key}={text[:40]!r}; "
             f"a whole number from {least} to {most} is accepted"
         )
-    return int(text)
+    return value
 
 
 def hexadecimal(where: str, element: Element, key: str) -> int | None:

@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING
 from netsim.errors import FabricError
 from netsim.fabric import GPU, NIC, NVSWITCH, PCIE_SWITCH, Link, check_fabric
 from topologies.nccl_elements import Element, read_elements
-from topologies.nccl_rules import hexadecimal, model, number, nvlink_profile, pcie_generation, socket_profile, xgmi_profile
+from topologies.nccl_rules import (
+    bus_key,
+    cpu_attributes,
+    hexadecimal,
+    model,
+    number,
+    nvlink_profile,
+    pcie_generation,
+    socket_profile,
+    xgmi_profile,
+)
 from topologies.profiles import load_profile
 from topologies.wiring import add_socket, join
 
@@ -82,6 +92,8 @@ class _Loader:
         self.graph: nx.DiGraph[str] = nx.DiGraph()
         self.defaults: Counter[str] = Counter()
         self.remarks: list[str] = []
+        self.host = ""
+        self.host_of: dict[str, str] = {}
         self.nodes_of_bus: dict[str, list[str]] = {}
         self.gpus: list[tuple[str, Element]] = []
         self.sockets: list[tuple[str, Element]] = []
@@ -94,10 +106,13 @@ class _Loader:
         cpus = root.each("cpu")
         if not cpus:
             raise FabricError(f"{self.where}: <system> has no <cpu>; an NCCL topology has one for each NUMA domain")
-        self.has_gpu_tags = any(_walk(cpu, "gpu") for cpu in cpus)
+        self.has_gpu_tags = root.holds("gpu")
         for index, (cpu, numa) in enumerate(zip(cpus, self._numa_numbers(cpus), strict=True)):
             name = f"cpu{numa}"
+            # Trays of one NVLink domain are in one file and repeat each other's bus ids.
+            self.host = cpu.attributes.get("host_hash", "")
             add_socket(self.graph, name, f"memory{numa}", "node0", load_profile("host_memory").link(self.rate))
+            self.graph.nodes[name].update(cpu_attributes(self.where, cpu))
             self.sockets.append((name, cpu))
             for child in cpu.children:
                 if child.tag == "pci":
@@ -111,7 +126,7 @@ class _Loader:
         if without:
             self.remarks.append(f"{without} GPU(s) state gdr=0: GPUDirect was off on this machine")
         for switch, element in self.pcilinks:
-            for other in self.nodes_of_bus.get(element.attributes.get("target", ""), []):
+            for other in self.nodes_of_bus.get(bus_key(self.host_of[switch], element.attributes.get("target", "")), []):
                 if other != switch:
                     join(self.graph, switch, other, _LOCAL)
         for (speed, fastest), buses in self.slow_bridges.items():
@@ -139,11 +154,12 @@ class _Loader:
         socket = parent if root is None else root
         code = self._hexadecimal(pci, "class")
         self.classless += code is None
-        if bus in self.nodes_of_bus:
+        key = bus_key(self.host, bus)
+        if key in self.nodes_of_bus:
             if not pci.each("pci"):
                 raise FabricError(f"{self.where}: line {pci.line}: two devices have the bus id {bus!r}")
             self.defaults["a bridge has the bus id of another one; taken as a bridge of its own"] += 1
-        self.nodes_of_bus.setdefault(bus, [])
+        self.nodes_of_bus.setdefault(key, [])
         if pci.each("gpu") or (not self.has_gpu_tags and code is not None and code >> 16 in _GPU_CLASSES):
             self._gpu_device(pci, bus, parent, socket)
         elif pci.each("nic") or (code is not None and code >> 16 == _NIC_CLASS):
@@ -161,21 +177,23 @@ class _Loader:
         tags = pci.each("gpu") or [Element("gpu", {}, pci.line)]
         if not pci.each("gpu"):
             self.defaults["a GPU was recognised by its PCI class only: no gpu element, so no SM version and no NVLink"] += 1
-        for position, gpu in enumerate(tags):
-            name = f"gpu-{bus}" if len(tags) == 1 else f"gpu-{bus}-{position}"
+        if len(tags) > 1:
+            self.defaults["a GPU stands for several ranks (parts of it, or MIG); each is given all of its links"] += 1
+        for gpu in tags:
+            name = _free(self.graph, f"gpu-{bus}")
             self.graph.add_node(name, kind=GPU, host="node0", busid=bus)
+            self.host_of[name] = self.host
             if "sm" in gpu.attributes:
                 self.graph.nodes[name]["sm"] = self._number(gpu, "sm")
             self.gpus.append((name, gpu))
-            self.nodes_of_bus[bus].append(name)
-            chip_links = gpu.each("c2c")
-            for c2c in chip_links:
+            self.nodes_of_bus[bus_key(self.host, bus)].append(name)
+            for c2c in gpu.each("c2c"):
                 megabytes = self._number(c2c, "bw") * self._number(c2c, "count", default=1, most=_MOST_LINKS)
                 if megabytes < 1:
                     raise FabricError(f"{self.where}: line {c2c.line}: c2c has no bandwidth (bw times count is {megabytes})")
                 latency_s = load_profile("c2c_gb200").latency_s
                 join(self.graph, name, socket, Link(latency_s, megabytes * 1e6, kind="c2c"))
-            if not (chip_links and parent == socket):
+            if not (gpu.each("c2c") and parent == socket):
                 join(self.graph, name, parent, self._pcie(pci))
 
     def _nic_device(self, pci: Element, bus: str, parent: str) -> None:
@@ -190,7 +208,7 @@ class _Loader:
         name = _free(self.graph, name)
         self.graph.add_node(name, kind=NIC, host="node0", ports=ports, port=self._port(nets, pci) if nets else None)
         if pci is not None:
-            self.nodes_of_bus[pci.attributes["busid"]].append(name)
+            self.nodes_of_bus[bus_key(self.host, pci.attributes["busid"])].append(name)
             join(self.graph, name, parent, self._pcie(pci))
         else:
             self.defaults["a NIC is no PCI device; its link to the cpu limits nothing, as in NCCL"] += 1
@@ -223,12 +241,12 @@ class _Loader:
             self.graph.add_node(name, kind=PCIE_SWITCH, host="node0", busid=bus)
             join(self.graph, name, parent, self._pcie(pci))
             self._compare_with_children(pci)
-        self.nodes_of_bus[bus].append(name)
+        self.nodes_of_bus[bus_key(self.host, bus)].append(name)
+        self.host_of[name] = self.host
         for child in pci.children:
             if child.tag == "pci":
                 self._pci(child, name, pci, socket)
-            elif child.tag == "pcilink":
-                self.pcilinks.append((name, child))
+        self.pcilinks.extend((name, link) for link in pci.each("pcilink"))
 
     def _compare_with_children(self, pci: Element) -> None:
         """Note a bridge that reports a slower link generation than what sits below it."""
@@ -287,6 +305,7 @@ class _Loader:
         self.graph = nx.relabel_nodes(self.graph, new)
         self.gpus = [(new[name], gpu) for name, gpu in self.gpus]
         self.nodes_of_bus = {bus: [new.get(name, name) for name in names] for bus, names in self.nodes_of_bus.items()}
+        self.host_of = {new.get(name, name): host for name, host in self.host_of.items()}
         self.graph.graph["ranks"] = tuple(name for name, _ in self.gpus[: len(chosen)])
 
     def _join_sockets(self) -> None:
@@ -300,8 +319,7 @@ class _Loader:
         kind = socket_profile(
             cpu.attributes.get("arch", ""),
             cpu.attributes.get("vendor", ""),
-            self._number(cpu, "familyid", default=0),
-            self._number(cpu, "modelid", default=0),
+            *(self._number(cpu, key, default=0) for key in ("familyid", "modelid")),
         )
         if kind is None and "socket" not in self.stated:
             self.defaults["a cpu states no known arch and vendor; the link between sockets is taken as Intel Skylake's"] += 1
@@ -310,7 +328,6 @@ class _Loader:
     def _nvlinks(self) -> None:
         """Add NVLink and xgmi: to the one NVSwitch node, to other GPUs, or to a CPU's bridge."""
         counts: dict[tuple[str, str], tuple[int, str]] = {}
-        sm_versions = [self.graph.nodes[name].get("sm", 0) for name, _ in self.gpus]
         for name, gpu in self.gpus:
             for element in gpu.each("nvlink") + gpu.each("xgmi"):
                 target = self._target(name, element)
@@ -320,7 +337,7 @@ class _Loader:
                 kind = self._nvlink_kind(gpu) if element.tag == "nvlink" else xgmi_profile(gpu.attributes.get("gcn", ""))
                 counts[name, target] = (counts.get((name, target), (0, kind))[0] + count, kind)
         if any(target == NVSWITCH for _, target in counts):
-            able = min(sm_versions) >= 90
+            able = min(self.graph.nodes[name].get("sm", 0) for name, _ in self.gpus) >= 90
             self.graph.add_node(NVSWITCH, kind=NVSWITCH, host="node0", multicast=able, reduce=able)
         elif not counts and not any(gpu.each("nvlink") for _, gpu in self.gpus):
             self.remarks.append("the file lists no NVLink; traffic between its GPUs goes over PCI Express only")
@@ -335,9 +352,9 @@ class _Loader:
     def _target(self, name: str, element: Element) -> str | None:
         """Return the node an nvlink or xgmi element leads to, or None with a remark."""
         target = element.attributes.get("target", "")
-        known = self.nodes_of_bus.get(target, [])
+        known = self.nodes_of_bus.get(bus_key(self.host_of[name], target), [])
         code = self._hexadecimal(element, "tclass")
-        unknown_id = target != "" and set(target.split(".")[0]) <= {"f", ":"}
+        unknown_id = target != "" and set(target.split(".")[0]) <= set("fF:")
         if element.tag == "nvlink" and not known and (code == _NVSWITCH_CLASS or unknown_id):
             return NVSWITCH
         if element.tag == "nvlink" and code == _CPU_BRIDGE_CLASS:
@@ -374,11 +391,6 @@ class _Loader:
 
     def _hexadecimal(self, element: Element, key: str) -> int | None:
         return hexadecimal(self.where, element, key)
-
-
-def _walk(element: Element, tag: str) -> bool:
-    """Say whether an element has a descendant with a tag."""
-    return any(child.tag == tag or _walk(child, tag) for child in element.children)
 
 
 def _free(graph: "nx.DiGraph[str]", name: str) -> str:

@@ -107,7 +107,7 @@ def add_nics(machine: "nx.DiGraph[str]", spec: NicSpec, rate: str) -> None:
             machine.nodes[node].pop("port", None)
     taken = set(machine)
     for number, place in enumerate(_places(machine, spec)):
-        parent, slot = _slot(machine, place, spec, rate)
+        parent, slot = _slot(machine, place, rate)
         name = f"nic{number}"
         while name in taken:
             name = f"extra_{name}"
@@ -159,14 +159,26 @@ def _places(machine: "nx.DiGraph[str]", spec: NicSpec) -> list[str]:
     return [ranks[number * len(ranks) // count] for number in range(count)]
 
 
-def _slot(machine: "nx.DiGraph[str]", place: str, spec: NicSpec, rate: str) -> tuple[str, Link]:
-    """Return what a NIC is joined to, and the link: as a GPU's there, or PCIe Gen5 x16 where there is none."""
+def _slot(machine: "nx.DiGraph[str]", place: str, rate: str) -> tuple[str, Link]:
+    """Return what a NIC is joined to, and the link: as a GPU's there, or what the root complex says, or PCIe Gen5 x16."""
     if machine.nodes[place]["kind"] == GPU:
         parent = _attachment(machine, place)
-        slot: Link = machine.edges[place, parent]["link"]
-        return parent, slot if family_of(slot.kind) == "pcie" else load_profile("pcie5").link(rate)
-    beside = (data["link"] for _, _, data in machine.out_edges(place, data=True))
-    return place, next((link for link in beside if family_of(link.kind) == "pcie"), load_profile("pcie5").link(rate))
+        beside = [(place, parent)]
+    else:
+        parent = place
+        beside = list(machine.out_edges(place))
+    found = next((machine.edges[edge]["link"] for edge in beside if _is_pcie(machine, *edge)), None)
+    return parent, found or load_profile(str(machine.nodes[parent].get("nic_slot", "pcie5"))).link(rate)
+
+
+def _is_pcie(machine: "nx.DiGraph[str]", a: str, b: str) -> bool:
+    """Say whether a link is PCI Express: by its profile, or by its ends where its figures come from no known one."""
+    kind = machine.edges[a, b]["link"].kind
+    family = family_of(kind)
+    if family is not None:
+        return family == "pcie"
+    ends = {machine.nodes[a]["kind"], machine.nodes[b]["kind"]}
+    return not kind.startswith("c2c") and ends <= {GPU, NIC, PCIE_SWITCH, ROOT_COMPLEX} and len(ends) > 1
 
 
 def _attachment(machine: "nx.DiGraph[str]", gpu: str) -> str:

@@ -140,6 +140,9 @@ class Profile:
             if not 1 <= lanes <= _MAX_LANES:
                 raise ProfileError(f"profile {self.name}: {lanes!r} lanes; accepted are 1 to {_MAX_LANES}")
             kind, factor = f"{self.name}_x{lanes}", count * lanes / self.lanes
+        if self.family == "c2c" and not kind.startswith("c2c"):
+            # Routes tell a chip-to-chip link by its kind, and a NIC behind one is in reach of GPUDirect (netsim.routing).
+            kind = f"c2c_{kind}"
         line = self.line_rate_bytes_per_s * factor
         return Link(
             latency_s=self.latency_s,

@@ -4,18 +4,21 @@ First half of the importer for AMD machines. Four tables count: the link type an
 two GPUs, and the NUMA node of each GPU. Weights are the kernel driver's: 15 (older 13) a hop over xgmi, 20 for a
 PCI Express link of a GPU, and between NUMA nodes the system's distance, so that two GPUs of one node are at 40 and more
 means different nodes. The text says neither how many xgmi links join two GPUs nor where PCIe switches and NICs are.
+Most releases count any way over xgmi as one hop, so that the weight has the last word on which GPUs have a link.
 """
 
 import re
 
 from netsim.errors import FabricError
 from topologies.distances import NODE, PIX, SYS, Table
+from topologies.smi_grid import read_lines
 
 _TITLE = re.compile(r"=+\s*([^=]*?)\s*=+")
 _GPU = re.compile(r"GPU(\d{1,4})")
-_NUMA = re.compile(r"GPU\[(\d{1,4})\]\s*:\s*\(Topology\)\s*Numa Node:\s*(-?\d{1,4})")
+_NUMA = re.compile(r"GPU\s?\[?(\d{1,4})\]?\s*:\s*\(Topology\)\s*Numa Node:\s*(-?\d{1,4})")
 _SECTIONS = {"link type between two gpus": "type", "hops between two gpus": "hops", "weight between two gpus": "weight"}
 _SAME_NODE_WEIGHT = 40
+_XGMI_HOP_WEIGHTS = (15, 13)
 _MOST_GPUS = 256
 
 Grid = dict[tuple[str, str], str]
@@ -23,7 +26,7 @@ Grid = dict[tuple[str, str], str]
 
 def holds_rocm_topology(text: str) -> bool:
     """Say whether a text looks like that of `rocm-smi --showtopo`."""
-    titles = (match[1].lower() for line in text.splitlines() if (match := _TITLE.fullmatch(line.strip())))
+    titles = (match[1].lower() for _, line in read_lines(text) if (match := _TITLE.fullmatch(line.strip())))
     return any(title in _SECTIONS or title == "rocm system management interface" for title in titles)
 
 
@@ -64,7 +67,7 @@ def parse_rocm(text: str, where: str) -> Table:
             raise FabricError(f"{where}: {a} - {b} has {words} in the table; each pair of GPUs has one")
         kind = kinds.pop()
         hops, weight = (_number(grids.get(key, {}), a, b, key, where) for key in ("hops", "weight"))
-        if kind == "XGMI" and (hops is None or hops <= 1):
+        if kind == "XGMI" and _direct(hops, weight):
             table.bonds[a, b] = 1
         elif kind == "PCIE":
             distance = _distance(hops, weight)
@@ -80,7 +83,7 @@ def _sections(text: str, where: str) -> tuple[dict[str, Grid], dict[str, int]]:
     numa: dict[str, int] = {}
     current: Grid | None = None
     columns: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in read_lines(text):
         title = _TITLE.fullmatch(line.strip())
         if title:
             key = _SECTIONS.get(title[1].lower())
@@ -88,7 +91,9 @@ def _sections(text: str, where: str) -> tuple[dict[str, Grid], dict[str, int]]:
             continue
         node = _NUMA.search(line)
         if node:
-            numa[f"GPU{int(node[1])}"] = int(node[2])
+            gpu = f"GPU{int(node[1])}"
+            if numa.setdefault(gpu, int(node[2])) != int(node[2]):
+                raise FabricError(f"{where}: line {number}: a second NUMA node of {gpu}; a topology is one machine")
         words = line.split()
         if current is None or not words or not _GPU.fullmatch(words[0]):
             continue
@@ -102,7 +107,12 @@ def _sections(text: str, where: str) -> tuple[dict[str, Grid], dict[str, int]]:
                 f"{where}: line {number}: the row of {words[0]} has {len(words) - 1} cells where the head names "
                 f"{len(columns)} GPUs; is the text cut off?"
             )
-        current.update(((words[0], column), word.upper()) for column, word in zip(columns, words[1:], strict=True))
+        for column, word in zip(columns, words[1:], strict=True):
+            if current.setdefault((words[0], column), word.upper()) != word.upper():
+                raise FabricError(
+                    f"{where}: line {number}: a second, different row of {words[0]} in such a table; a topology is one "
+                    "machine, so keep one"
+                )
     for kind in grids.get("type", {}).items():
         (a, b), word = kind
         if a != b and word not in ("XGMI", "PCIE", "N/A"):
@@ -119,6 +129,12 @@ def _number(grid: Grid, a: str, b: str, key: str, where: str) -> int | None:
         if not re.fullmatch(r"\d{1,6}", str(word), re.ASCII):
             raise FabricError(f"{where}: the {key} between {a} and {b} is {str(word)[:40]!r}; a whole number is accepted")
     return max((int(str(word)) for word in found), default=None)
+
+
+def _direct(hops: int | None, weight: int | None) -> bool:
+    """Say whether a link joins two xgmi GPUs: newer tools count any way over xgmi as one hop, but weigh each."""
+    several = weight is not None and any(weight > hop and weight % hop == 0 for hop in _XGMI_HOP_WEIGHTS)
+    return not several and (hops is None or hops <= 1)
 
 
 def _distance(hops: int | None, weight: int | None) -> int | None:
@@ -139,9 +155,10 @@ def _remark(table: Table, grids: dict[str, Grid], where: str) -> None:
     if far:
         a, b = far[0]
         others = f" (and {len(far) - 1} more pairs)" if far[1:] else ""
+        table.forwards = True
         table.remarks.append(
-            f"{a} - {b} is XGMI over several hops{others}: no link joins them, and since GPUs do not forward "
-            "their traffic goes over PCI Express"
+            f"{a} - {b} is XGMI over several hops{others}: no link joins them; taken to go through other GPUs wherever "
+            "that is no more links than over PCI Express (transit: true)"
         )
     nothing = [pair for pair in table.pairs() if types.get(pair, types.get(pair[::-1])) == "N/A"]
     if nothing:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from netsim.errors import FabricError
 from netsim.fabric import GPU, NVSWITCH, PCIE_SWITCH, Link
+from topologies.processors import GRACE, GRANITE_RAPIDS, Cpu, processor_attributes
 from topologies.profiles import Profile, load_profile
 from topologies.wiring import add_socket, join
 
@@ -36,10 +37,11 @@ Socket = tuple[tuple[int, ...], ...]
 _FOUR_PAIRS: tuple[Socket, ...] = (((0, 1), (2, 3)), ((4, 5), (6, 7)))
 _TWO_FOURS: tuple[Socket, ...] = (((0, 1, 2, 3),), ((4, 5, 6, 7),))
 _ONE_EACH: tuple[Socket, ...] = (((0,), (1,), (2,), (3,)), ((4,), (5,), (6,), (7,)))
-# Links between V100s as `nvidia-smi topo -m` prints them on such a server (nccl-tests issue 29): 8 pairs of 2, 8 of 1.
+# Links between V100s as a DGX-1V's `nvidia-smi topo -m` numbers them (GPUs 0 and 1 below one PCIe switch): 8 pairs of 2,
+# 8 of 1. Servers of other vendors have the same mesh under other numbers (nccl-tests issue 29).
 _CUBE_MESH = (
-    *((0, 1, 2), (0, 2, 2), (1, 3, 2), (2, 6, 2), (3, 7, 2), (4, 5, 2), (4, 6, 2), (5, 7, 2)),
-    *((0, 3, 1), (0, 4, 1), (1, 2, 1), (1, 5, 1), (2, 3, 1), (4, 7, 1), (5, 6, 1), (6, 7, 1)),
+    *((0, 3, 2), (0, 4, 2), (1, 2, 2), (1, 5, 2), (2, 3, 2), (4, 7, 2), (5, 6, 2), (6, 7, 2)),
+    *((0, 1, 1), (0, 2, 1), (1, 3, 1), (2, 6, 1), (3, 7, 1), (4, 5, 1), (4, 6, 1), (5, 7, 1)),
 )
 # 18 links a GPU, six to each of the other three (quad GH200 boards of Alps and Jupiter, as their operators publish).
 _QUAD_MESH = tuple((a, b, 6) for a in range(4) for b in range(a + 1, 4))
@@ -54,7 +56,7 @@ class ServerPlan:
     sockets: tuple[Socket, ...]
     """GPUs by socket and PCIe switch."""
     pcie: str
-    """Profile of PCI Express links (16 lanes unless `lanes` says otherwise)."""
+    """Profile of PCI Express links, or of its slots for NICs alone (16 lanes unless `lanes` says otherwise)."""
     socket_link: str | None
     """Profile of the link between the sockets of a board; None for one socket."""
     nvlink: str | None = None
@@ -79,6 +81,10 @@ class ServerPlan:
     """Farthest NCCL path type at which GPUs copy directly; beyond it they stage in host memory. None for any."""
     nvb: bool = False
     """Whether GPUs without an NVLink between them use a third one that has one to each, as NCCL does."""
+    sm: int | None = None
+    """Compute capability of the GPUs times ten, a node attribute by which NCCL judges them; None where not told."""
+    cpu: Cpu | None = None
+    """Processor of the sockets, where the link between them does not tell it."""
 
 
 def _nvl72_sockets() -> tuple[Socket, ...]:
@@ -94,6 +100,7 @@ SERVERS: dict[str, ServerPlan] = {
         socket_link="socket_amd",
         nvlink="nvlink3",
         nvlinks=12,
+        sm=80,
     ),
     "hgx-h100": ServerPlan(
         "8 H100, 18 NVLink 4 each to NVSwitch (multicast, reduction), 8 PCIe Gen5 switches, 2 Sapphire Rapids sockets",
@@ -103,6 +110,7 @@ SERVERS: dict[str, ServerPlan] = {
         nvlink="nvlink4",
         nvlinks=18,
         in_network=True,
+        sm=90,
     ),
     "hgx-h200": ServerPlan(
         "8 H200, 18 NVLink 4 each to NVSwitch (multicast, reduction), 8 PCIe Gen5 switches, 2 Sapphire Rapids sockets",
@@ -112,6 +120,7 @@ SERVERS: dict[str, ServerPlan] = {
         nvlink="nvlink4",
         nvlinks=18,
         in_network=True,
+        sm=90,
     ),
     "hgx-b200": ServerPlan(
         "8 B200, 18 NVLink 5 each to NVSwitch (multicast, reduction), 8 PCIe Gen5 switches, 2 Emerald Rapids sockets",
@@ -121,6 +130,7 @@ SERVERS: dict[str, ServerPlan] = {
         nvlink="nvlink5",
         nvlinks=18,
         in_network=True,
+        sm=100,
     ),
     "gb200-nvl72": ServerPlan(
         "72 GB200 GPUs in one NVLink 5 domain (one rack, 18 trays of 2 Grace CPUs and 4 GPUs)",
@@ -133,6 +143,7 @@ SERVERS: dict[str, ServerPlan] = {
         switches=False,
         gpu_link="c2c_gb200",
         boards_named="tray",
+        sm=100,
     ),
     "dgx-1v": ServerPlan(
         "8 V100 in a hybrid cube mesh of NVLink 2 (6 a GPU), 4 PCIe Gen3 switches, 2 Broadwell sockets",
@@ -142,6 +153,7 @@ SERVERS: dict[str, ServerPlan] = {
         nvlink="nvlink2",
         mesh=_CUBE_MESH,
         nvb=True,
+        sm=70,
     ),
     # The data sheets of H20 and H800 differ from H100's in NVLink as follows: H20 900 GB/s (all 18 links), H800 400 GB/s
     # (8 links); the H800's effective rate by NCCL's constant, 8 x 20.6 = 164.8 GB/s, agrees with the 160 that users report.
@@ -153,6 +165,7 @@ SERVERS: dict[str, ServerPlan] = {
         nvlink="nvlink4",
         nvlinks=18,
         in_network=True,
+        sm=90,
     ),
     "hgx-h800": ServerPlan(
         "8 H800, 8 NVLink 4 each to NVSwitch (multicast, reduction), 8 PCIe Gen5 switches, 2 Sapphire Rapids sockets",
@@ -162,6 +175,7 @@ SERVERS: dict[str, ServerPlan] = {
         nvlink="nvlink4",
         nvlinks=8,
         in_network=True,
+        sm=90,
     ),
     # B300: NVLink as B200 (1.8 TB/s, data sheet), PCIe Gen6 to the NICs; its Granite Rapids hosts (model 0xAD) have the
     # socket link that NCCL gives to models from 0x8F on.
@@ -173,6 +187,8 @@ SERVERS: dict[str, ServerPlan] = {
         nvlink="nvlink5",
         nvlinks=18,
         in_network=True,
+        sm=103,
+        cpu=GRANITE_RAPIDS,
     ),
     "gb300-nvl72": ServerPlan(
         "72 GB300 GPUs in one NVLink 5 domain (one rack, 18 trays of 2 Grace CPUs and 4 GPUs)",
@@ -185,6 +201,7 @@ SERVERS: dict[str, ServerPlan] = {
         switches=False,
         gpu_link="c2c_gb200",
         boards_named="tray",
+        sm=103,
     ),
     "gh200": ServerPlan(
         "1 GH200: a Hopper on 450 GB/s chip-to-chip to its Grace",
@@ -194,6 +211,8 @@ SERVERS: dict[str, ServerPlan] = {
         switches=False,
         gpu_link="c2c_gh200",
         sockets_a_board=1,
+        sm=90,
+        cpu=GRACE,
     ),
     "gh200-4": ServerPlan(
         "4 GH200 on a board, every two GPUs joined by 6 NVLink 4, each with a Grace of its own",
@@ -205,6 +224,7 @@ SERVERS: dict[str, ServerPlan] = {
         switches=False,
         gpu_link="c2c_gh200",
         sockets_a_board=4,
+        sm=90,
     ),
     "pcie-gen4-8": ServerPlan(
         "8 GPUs on PCIe Gen4 x16, 4 switches of 2 GPUs, 2 AMD sockets, no NVLink",
@@ -225,6 +245,7 @@ SERVERS: dict[str, ServerPlan] = {
         pcie="pcie4",
         socket_link="socket_amd",
         p2p="PXB",
+        sm=89,
     ),
     "rtx4090-4": ServerPlan(
         "4 RTX 4090 on PCIe Gen4 x16 directly under one socket, no peer-to-peer: staged in host memory",
@@ -234,6 +255,7 @@ SERVERS: dict[str, ServerPlan] = {
         switches=False,
         sockets_a_board=1,
         p2p="LOC",
+        sm=89,
     ),
     "rtx5090-8": ServerPlan(
         "8 RTX 5090 on PCIe Gen5 x16 directly under 2 AMD sockets, no peer-to-peer: staged in host memory",
@@ -242,6 +264,7 @@ SERVERS: dict[str, ServerPlan] = {
         socket_link="socket_amd_gen5",
         switches=False,
         p2p="LOC",
+        sm=120,
     ),
     "pcie-pair": ServerPlan(
         "2 GPUs on PCIe Gen4 x16 directly under one root complex",
@@ -258,6 +281,7 @@ SERVERS: dict[str, ServerPlan] = {
         socket_link=None,
         switches=False,
         sockets_a_board=1,
+        sm=89,
     ),
 }
 """The machines that netsim knows by name."""
@@ -302,7 +326,7 @@ def server(plan: ServerPlan | str, *, rate: str = "effective", host: str = "node
     gpus = [gpu for socket in plan.sockets for group in socket for gpu in group]
     names = tuple(f"gpu{rank}" for rank in range(len(gpus)))
     graph: nx.DiGraph[str] = nx.DiGraph(ranks=names)
-    graph.add_nodes_from(names, kind=GPU, host=host)
+    graph.add_nodes_from(names, kind=GPU, host=host, **({} if plan.sm is None else {"sm": plan.sm}))
     if plan.nvlink is not None:
         _add_nvlinks(graph, plan, load_profile(plan.nvlink), rate, host)
     _add_host_side(graph, plan, rate, host)
@@ -333,6 +357,10 @@ def _add_host_side(graph: "nx.DiGraph[str]", plan: ServerPlan, rate: str, host: 
     for index, groups in enumerate(plan.sockets):
         root = f"cpu{index}"
         add_socket(graph, root, f"memory{index}", host, memory)
+        graph.nodes[root].update(processor_attributes(plan.cpu, plan.socket_link))
+        if plan.gpu_link is not None:
+            # Only the plan knows the generation of such a machine's slots: its GPUs' links are not PCI Express.
+            graph.nodes[root]["nic_slot"] = plan.pcie
         for group in groups:
             parent = root
             if plan.switches:

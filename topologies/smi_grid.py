@@ -16,14 +16,19 @@ _ESCAPES = re.compile(
     # The same after a terminal or a web page has eaten, replaced or spelled out the escape character.
     r"|(?:\^\[|\\e|\\033|\\x1b|[\ufffd\u241b\u2190])?\[[0-9;]{1,8}m"
 )
-_PREFIX = re.compile(r"^\s*(?:\[\d+,\d+\]\s*<std(?:out|err)>:?|(?!(?:GPU|NIC)\d)[\w.@-]{1,64}:(?=\s)|>)+")
+# What logs, quotes and comments put before a line: each word of it ends where the next begins.
+_PREFIX = re.compile(
+    r"^(?:\s*(?:\[\d+,\d+\]\s*<std(?:out|err)>:?|\[[^\][]{1,64}\]:?|(?!(?:GPU|NIC)\d)[\w.@-]{1,64}:(?=\s)"
+    r"|(?:\d{4}-)?\d\d-\d\d(?=[T ]\d\d:)|T?\d\d:\d\d:\d\d[\d.,+:-]*Z?(?=\s)|(?:DEBUG|INFO|WARN|ERROR)(?=\s)"
+    r"|>|#|//))+"
+)
 _TITLES = (
     (re.compile(r"GPU\s*NUMA\s*ID"), "\x01gpu-numa"),
     (re.compile(r"CPU\s*Affinity"), "\x01cpu"),
-    (re.compile(r"NUMA\s*Affinity"), "\x01numa"),
+    (re.compile(r"NUMA(?:\s*Affinity)?(?=\s|$|GPU|CPU|\x01)"), "\x01numa"),
 )
 _CELL = re.compile(r"X|NV[1-9]\d?|PIX|PXB|PHB|NODE|SYS|SOC")
-_STATUS = re.compile(r"X|OK|CNS|GNS|TNS|NS|U")
+_STATUS = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
 _GPU = re.compile(r"GPU(\d{1,4})")
 _NUMBERED = re.compile(r"(?:GPU|NIC)\d{1,4}")
 _DEVICE = re.compile(r"[A-Za-z][\w.:-]*\d\w*")

@@ -29,6 +29,7 @@ _MOST_BYTES = 1 << 20
 # NVLinks a GPU has, as published: P100 4, V100 6, A100 12, H100 and B200 18; bridges of GA102 boards 4, of TU102 1 or 2,
 # A800 and H800 8. More than 18 in sum over the pairs is only possible behind a switch.
 _MOST_NVLINKS = 18
+_MOST_XGMI = 7
 _USUAL_NVLINKS = (1, 2, 4, 6, 8, 12, 18)
 # What the rest of such a machine has: DGX-1 and DGX-2 Gen3 and Intel, DGX A100 Gen4 and AMD, DGX H100 Gen5 and Intel.
 _PCIE_OF = {1: "pcie3", 2: "pcie3", 3: "pcie4", 4: "pcie5", 5: "pcie5"}
@@ -39,7 +40,7 @@ _FIRST_IN_NETWORK = 4
 def load_matrix(
     path: str | Path, *, rate: str = "effective", profiles: Mapping[str, Profile] | None = None
 ) -> "nx.DiGraph[str]":
-    """Load a machine from a text file that holds a distance matrix.
+    """Load a machine from a text file that holds a distance matrix, or an NCCL topology under another name than ``.xml``.
 
     Parameters
     ----------
@@ -63,6 +64,10 @@ def load_matrix(
     """
     source = Path(path)
     text = _decode(read_regular(source, _MOST_BYTES))
+    if text.lstrip().startswith("<") and "<system" in text:
+        from topologies.nccl_xml import load_nccl_xml
+
+        return load_nccl_xml(source, rate=rate, stated=profiles or ())
     if holds_rocm_topology(text):
         table, amd = parse_rocm(text, str(source)), True
     elif holds_smi_matrix(text):
@@ -93,7 +98,7 @@ def matrix_topology(
 
     names = {name: _node_name(name) for name in table.devices}
     graph: nx.DiGraph[str] = nx.DiGraph(ranks=tuple(names[gpu] for gpu in table.gpus))
-    graph.add_nodes_from(graph.graph["ranks"], kind=GPU, host="node0")
+    graph.add_nodes_from(graph.graph["ranks"], kind=GPU, host="node0", **({"transit": True} if table.forwards else {}))
     tree = tree_of(table)
     switched = {name for group in _switched_groups(table) for name in group} if not amd else set()
     kinds = _Kinds(table, amd, switched, dict(profiles or {}), rate)
@@ -122,18 +127,21 @@ class _Kinds:
         totals = _link_totals(table, switched)
         self.most = max(totals.values(), default=0)
         partners = max((sum(gpu in pair for pair in table.bonds) for gpu in table.gpus), default=0)
-        self.generation = 5 if table.coherent and self.most == _MOST_NVLINKS else _generation(self.most, partners)
+        # Grace-Blackwell hangs on switches; the 18 links of a Grace-Hopper board of four lead to the three others.
+        self.blackwell = self.most == _MOST_NVLINKS and not switched.isdisjoint(table.coherent)
+        self.generation = 5 if self.blackwell else _generation(self.most, partners)
         stated = profiles.get("nvlink")
         if stated is not None and stated.name.startswith("nvlink") and stated.name[6:7].isdigit():
             self.generation = int(stated.name[6])
         self.in_network = self.generation >= _FIRST_IN_NETWORK
-        self._choose(table)
+        self._choose(table, partners)
 
-    def _choose(self, table: Table) -> None:
+    def _choose(self, table: Table, partners: int) -> None:
         """Settle the defaults and the words that say why."""
         if self.amd:
-            self.assumed["xgmi"] = ("xgmi3", "the text does not tell the generation of the xgmi links")
-            pcie = "pcie4"
+            # Seven xgmi links came with the generation of MI300X, on PCIe Gen5.
+            name, pcie = ("xgmi4", "pcie5") if partners >= _MOST_XGMI else ("xgmi3", "pcie4")
+            self.assumed["xgmi"] = (name, "the text does not tell the generation of the xgmi links")
             why = "the text tells neither the generation nor the width of PCI Express"
         else:
             # Only GA102 boards have bridges of four links between two GPUs and no other; V100 boards have 6 links a GPU.
@@ -151,7 +159,8 @@ class _Kinds:
                 _SOCKET_OF.get(stated, _SOCKET_OF[pcie]),
                 "the text tells neither the CPUs nor which NUMA nodes share one, so that every two nodes have a link",
             )
-        self.assumed["c2c"] = ("c2c_gb200", "GPU NUMA ID says that GPU memory is coherent, over a link of unknown rate")
+        chip = "c2c_gb200" if self.blackwell else "c2c_gh200"
+        self.assumed["c2c"] = (chip, "GPU NUMA ID says that GPU memory is coherent, over a link of unknown rate")
         # Only staged traffic meets host memory.
         self.assumed["memory"] = ("host_memory", "the text does not tell the rate of host memory" if table.staged else "")
 
@@ -335,7 +344,8 @@ def _remark_rest(table: Table, tree: Tree) -> None:
     if apart:
         some = ", ".join(apart[:4]) + (f" and {len(apart) - 4} more" if apart[4:] else "")
         table.remarks.append(f"{some}: at SYS distance from every GPU; given a root complex of their own")
-    if any(distance >= PHB for pair, distance in table.distances.items() if pair[0] in table.gpus and pair[1] in table.gpus):
+    between = [distance for (a, b), distance in table.distances.items() if a in table.gpus and b in table.gpus]
+    if not table.staged and max(between, default=0) >= PHB:
         table.remarks.append(
             "the text does not tell whether GPUs reach each other's memory beyond a host bridge, where NCCL does not try by "
             "default; taken as yes (p2p: PXB in a description says no)"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from netsim.errors import FabricError
 from netsim.fabric import GPU, NVSWITCH, Link
 from netsim.units import parse_rate, parse_time
-from topologies.wiring import join
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -102,8 +101,10 @@ def _ring(count: int, link: Link) -> "nx.DiGraph[str]":
     graph: nx.DiGraph[str] = nx.DiGraph()
     names = _names(count)
     graph.add_nodes_from(names, kind=GPU, transit=True)
-    for rank in range(count if count > 1 else 0):
-        join(graph, names[rank], names[(rank + 1) % count], link)
+    # Each GPU's link onward is laid before its link back, so that all of them choose alike between ways of equal length.
+    for step in (1, -1):
+        for rank in range(count if count > 1 else 0):
+            graph.add_edge(names[rank], names[(rank + step) % count], link=link)
     return graph
 
 

@@ -12,42 +12,27 @@ Latency, gap, floor and n / B are multiples of 2^-55 s, so that sums of them are
 messages do not hang on rounding. Every engine uses these expressions and no other.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
-import numpy as np
-import numpy.typing as npt
-
+from netsim.clock import Floats, array_on_grid, on_grid
 from netsim.fabric import Link
+from netsim.routing import Router
 
-if TYPE_CHECKING:
-    import networkx as nx
+__all__ = ["Floats", "LinkTable", "array_on_grid", "link_table", "on_grid"]
 
-Floats = npt.NDArray[np.float64]
-
-_GRID = 2.0**55
-
-
-def on_grid(seconds: float) -> float:
-    """Round a duration to the nearest multiple of 2^-55 s.
-
-    Examples
-    --------
-    >>> on_grid(1e-6) == 1e-6, abs(on_grid(1e-6) - 1e-6) < 2**-56
-    (False, True)
-    """
-    # Above 2^-2 s a double has no finer bits than the grid, so nothing is lost; far above, scaling could overflow.
-    return round(seconds * _GRID) / _GRID if seconds < 0.5 else seconds
-
-
-def array_on_grid(seconds: npt.ArrayLike) -> Floats:
-    """Round durations to multiples of 2^-55 s, element by element as `on_grid` does."""
-    values = np.asarray(seconds, np.float64)
-    return np.where(values < 0.5, np.rint(values * _GRID) / _GRID, values)
+_TABLES: WeakKeyDictionary[Router, "LinkTable"] = WeakKeyDictionary()
 
 
 class LinkTable:
     """The constants of every directed link of a topology, in the order of the router's edge indices.
+
+    Parameters
+    ----------
+    links : sequence of Link
+        As the router took them from the graph.
+    piece_bytes : sequence of int
+        For a link that ends at a store-and-forward node, the piece that node waits for (at least 1); else 0.
 
     Attributes
     ----------
@@ -56,20 +41,15 @@ class LinkTable:
     bandwidth : list of float
         Bytes per second.
     piece_bytes : list of int
-        For a link that ends at a store-and-forward node, the piece that node waits for (at least 1); else 0.
+        As given.
     """
 
-    def __init__(self, graph: "nx.DiGraph[str]", edges: Iterable[tuple[str, str]]) -> None:
-        edges = list(edges)
-        links: list[Link] = [graph.edges[edge]["link"] for edge in edges]
+    def __init__(self, links: Sequence[Link], piece_bytes: Sequence[int]) -> None:
         self.latency = [on_grid(link.latency_s) for link in links]
         self.gap = [on_grid(link.gap_s) for link in links]
         self.floor = [on_grid(link.floor_s) for link in links]
         self.bandwidth = [float(link.bandwidth_bytes_per_s) for link in links]
-        targets = [graph.nodes[target] for _, target in edges]
-        self.piece_bytes = [
-            max(int(node.get("piece_bytes", 0)), 1) if node.get("store_and_forward", False) else 0 for node in targets
-        ]
+        self.piece_bytes = list(piece_bytes)
 
     def __len__(self) -> int:
         return len(self.bandwidth)
@@ -77,3 +57,12 @@ class LinkTable:
     def serialisation(self, link: int, size_bytes: int) -> float:
         """Return n / B of a link in seconds, on the grid."""
         return on_grid(size_bytes / self.bandwidth[link])
+
+
+def link_table(router: Router) -> LinkTable:
+    """Return the constants of a router's links, built once for all its runs."""
+    table = _TABLES.get(router)
+    if table is None:
+        stored = [router.stored_bytes[router.index[target]] for _, target in router.edges]
+        table = _TABLES[router] = LinkTable(router.links, stored)
+    return table

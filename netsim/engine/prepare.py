@@ -2,7 +2,8 @@
 
 Operations that take the same route with the same bytes and are watched in the same way behave alike, so they share one
 *class*; engines look constants up by class and touch no graph. A first link that one lane alone feeds may be asked
-without an event of its own; which links those are is decided here, once, for all engines.
+without an event of its own, and so may a link that one other link alone feeds, because the order of what comes is that
+link's; which links those are is decided here, once, for all engines.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from netsim.engine.links import Floats, LinkTable, array_on_grid
+from netsim.engine.links import Floats, LinkTable, array_on_grid, link_table
 from netsim.errors import FabricError, ScheduleError
 from netsim.routing import Path, Router
 from netsim.schedule.dag import COMPUTE, END, HEAD, LEFT, LEG, OUTPUT, TRANSFER, TRUNK, Schedule
@@ -22,6 +23,9 @@ END_SHARED = 2  # several dependents, or one with a lag
 LEFT_SHARED = 4
 HEAD_SHARED = 8
 
+# What `Prepared.mode` says of an operation.
+POSTED = 1
+EARLY = 2
 
 Trace = list[tuple[int, int, int, int, float, float, float]]
 """Services of links as an engine notes them: operation, piece, hop, link; asked, started, free again."""
@@ -39,11 +43,26 @@ class OpClass:
     """Which milestones somebody waits for."""
     piece: int
     """Bytes of a piece on this route, 0 for a whole message."""
+    fed: bool = False
+    """Whether the lane feeds the pieces: each asks when the lane begins to make it, not when the one before was served."""
+    plain: bool = True
+    """Whether the pieces, if any, are the lane's alone: no quantum is in force, no node stores, no floor spans them."""
 
     @property
     def pieces(self) -> int:
         """How many pieces one operation travels in."""
         return max(1, -(-self.wire // self.piece)) if self.piece else 1
+
+    @property
+    def last_piece(self) -> int:
+        """Bytes of the last piece."""
+        return self.wire - (self.pieces - 1) * self.piece
+
+    def piece_bounds(self) -> list[tuple[int, int]]:
+        """Return the first byte and the byte after the last of every piece."""
+        if self.pieces == 1:
+            return [(0, self.wire)]
+        return [(first, min(first + self.piece, self.wire)) for first in range(0, self.wire, self.piece)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +77,18 @@ class Prepared:
     """Index into `classes` of every operation."""
     exclusive: npt.NDArray[np.bool_]
     """For every link: one lane alone asks it, always as the first link."""
+    tandem: npt.NDArray[np.bool_]
+    """For every link: all that asks it comes from one and the same other link, so it is asked in that link's order."""
     lane_order: npt.NDArray[np.int64]
     """Operations sorted by lane, in program order within a lane."""
     lane_start: npt.NDArray[np.int64]
     """Lane i has ``lane_order[lane_start[i]:lane_start[i + 1]]``."""
     hold: Floats
     """Seconds that each operation holds its lane before it asks, on the grid."""
+    work: Floats
+    """Seconds in which the lane produces an operation's bytes, on the grid."""
+    mode: npt.NDArray[np.uint8]
+    """For each operation the sum of `POSTED` and `EARLY` where they apply."""
     lag: Floats
     """Lag of each requirement in seconds, on the grid."""
     need: npt.NDArray[np.int64]
@@ -71,8 +96,8 @@ class Prepared:
 
     @property
     def pieced(self) -> bool:
-        """Whether any operation travels in pieces or is stored on its way."""
-        return any(kind.piece for kind in self.classes)
+        """Whether a quantum is in force or any operation is stored on its way."""
+        return any(not kind.plain for kind in self.classes)
 
     @property
     def messages(self) -> int:
@@ -108,12 +133,12 @@ def prepare(router: Router, schedule: Schedule, quantum_bytes: int = 0) -> Prepa
     if (schedule.resource >= 0).any():
         op = int(np.argmax(schedule.resource >= 0))
         raise ScheduleError(f"{schedule.describe(op)} occupies resource {schedule.resource[op]}; resources come later")
-    links = LinkTable(router.graph, router.edges)
+    links = link_table(router)
     paths, path_of = _paths(router, schedule)
     watch, need = _watched(schedule)
-    rows, op_class = _unique_rows(path_of, schedule.wire, watch)
+    rows, op_class = _unique_rows(path_of, schedule.wire, watch, schedule.feed)
     piece = [_piece(links, path, quantum_bytes) for path in paths]
-    classes = [OpClass(paths[path], wire, bits, piece[path]) for path, wire, bits in rows]
+    classes = [_class(links, paths[path], wire, bits, piece[path], feed) for path, wire, bits, feed in rows]
     lanes = len(schedule.lane_names)
     order = np.argsort(schedule.lane, kind="stable")
     starts = np.searchsorted(schedule.lane[order], np.arange(lanes + 1))
@@ -124,9 +149,12 @@ def prepare(router: Router, schedule: Schedule, quantum_bytes: int = 0) -> Prepa
         classes=classes,
         op_class=op_class.astype(np.int32),
         exclusive=_exclusive(len(links), paths, path_of, schedule.lane),
+        tandem=_tandem(links, classes),
         lane_order=order,
         lane_start=starts,
         hold=array_on_grid(schedule.duration),
+        work=array_on_grid(schedule.work),
+        mode=(schedule.posted * POSTED + schedule.early * EARLY).astype(np.uint8),
         lag=array_on_grid(schedule.requires_lag),
         need=need,
     )
@@ -204,18 +232,26 @@ def _watched(schedule: Schedule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
 
 
 def _unique_rows(
-    path_of: npt.NDArray[np.int64], wire: npt.NDArray[np.int64], watch: npt.NDArray[np.int64]
-) -> tuple[list[tuple[int, int, int]], npt.NDArray[np.int64]]:
-    """Return the distinct (path, wire, watch) triples and the index of each operation's."""
+    path_of: npt.NDArray[np.int64], wire: npt.NDArray[np.int64], watch: npt.NDArray[np.int64], feed: npt.NDArray[np.int64]
+) -> tuple[list[tuple[int, int, int, int]], npt.NDArray[np.int64]]:
+    """Return the distinct (path, wire, watch, feed) and the index of each operation's."""
     sizes, size_of = np.unique(wire, return_inverse=True)
-    code = (path_of * len(sizes) + size_of) * 16 + watch
+    feeds, feed_of = np.unique(feed, return_inverse=True)
+    code = ((path_of * len(sizes) + size_of) * len(feeds) + feed_of) * 16 + watch
     codes, op_class = np.unique(code, return_inverse=True)
     rows = []
     for value in codes.tolist():
         rest, bits = divmod(value, 16)
+        rest, fed = divmod(rest, len(feeds))
         path, size = divmod(rest, len(sizes))
-        rows.append((path, int(sizes[size]), bits))
+        rows.append((path, int(sizes[size]), bits, int(feeds[fed])))
     return rows, op_class
+
+
+def _class(links: LinkTable, path: Path, wire: int, watch: int, piece: int, feed: int) -> OpClass:
+    """Return a class of operations that travel in the smaller of the route's and the lane's pieces."""
+    plain = not piece and not (feed and any(links.floor[link] for link in path))
+    return OpClass(path, wire, watch, min(piece or feed, feed or piece), fed=feed > 0, plain=plain)
 
 
 def _piece(links: LinkTable, path: Path, quantum_bytes: int) -> int:
@@ -236,3 +272,21 @@ def _exclusive(
     exclusive = least >= most
     exclusive[np.fromiter(chain.from_iterable(path[1:] for path in paths), np.int64)] = False
     return exclusive[:links]
+
+
+def _tandem(links: LinkTable, classes: list[OpClass]) -> npt.NDArray[np.bool_]:
+    """Return which links are asked by what one other link has served, and by nothing else.
+
+    A message that takes that link no time may ask at the same moment as the one before it, so that an order by operation
+    decides; where there is one, events keep it.
+    """
+    feeder = np.full(len(links), -1)
+    tandem = np.ones(len(links), np.bool_)
+    for kind in classes:
+        least = kind.last_piece
+        for hop, link in enumerate(kind.path):
+            before = kind.path[hop - 1] if hop and links.serialisation(kind.path[hop - 1], least) > 0 else -2
+            if feeder[link] not in (-1, before):
+                tandem[link] = False
+            feeder[link] = before
+    return tandem & (feeder >= 0)

@@ -58,14 +58,18 @@ def simulate(
         raise StuckError(_stuck(schedule, end))
     table = class_table(prepared.links, prepared.classes)
     bytes_, counts, busy = _link_counters(prepared)
-    keep = slice(0) if record == "summary" else slice(None)
+    if record == "summary":
+        time_s, start, end = float(end.max(initial=0.0)), np.empty(0), np.empty(0)
+    else:
+        time_s = float(end.max(initial=0.0))
     return Record(
-        time_s=float(end.max(initial=0.0)),
-        start_s=start[keep],
-        end_s=end[keep],
+        time_s=time_s,
+        start_s=start,
+        end_s=end,
         op_class=prepared.op_class,
         idle_s=table,
         hold_s=prepared.hold,
+        work_s=prepared.work,
         edges=tuple(router.edges),
         link_bytes=bytes_,
         link_messages=counts,
@@ -77,6 +81,7 @@ def simulate(
         schedule_digest=schedule_digest(schedule),
         quantum_bytes=quantum_bytes,
         routing=router.policy,
+        seed=router.seed,
         services=None if trace is None else _services(trace),
     )
 
@@ -104,7 +109,9 @@ def schedule_digest(schedule: Schedule) -> str:
     """Return twelve hex digits that change whenever an operation or a requirement does, names for people apart."""
     facts = (schedule.collective, schedule.ranks, schedule.size_bytes, schedule.root, schedule.lane_names, schedule.groups)
     digest = hashlib.sha256(repr(facts).encode())
-    columns = [name for name, _, _ in COLUMNS if name not in ("chunk", "step")]
+    # What lanes cost is left out where nothing has such a cost.
+    quiet = [name for name in ("work", "feed", "early") if not getattr(schedule, name).any()]
+    columns = [name for name, _, _ in COLUMNS if name not in ("chunk", "step", *quiet)]
     ranges = () if schedule.ranges_start is None else ("ranges_start", "ranges_offset", "ranges_size")
     for name in (*columns, "requires_start", "requires_op", "requires_milestone", "requires_lag", *ranges):
         digest.update(np.ascontiguousarray(getattr(schedule, name)).tobytes())
@@ -112,11 +119,14 @@ def schedule_digest(schedule: Schedule) -> str:
 
 
 def class_table(links: LinkTable, classes: list[OpClass]) -> Floats:
-    """Return what each class takes on idle links: seconds from asking to end, left and head, shape (classes, 3)."""
-    return np.array([_idle(links, kind) for kind in classes], np.float64).reshape(len(classes), 3)
+    """Return what each class takes on idle links: seconds from asking to end, left and head, and from left to end at least.
+
+    Shape (classes, 4).
+    """
+    return np.array([_idle(links, kind) for kind in classes], np.float64).reshape(len(classes), 4)
 
 
-def _idle(links: LinkTable, kind: OpClass) -> tuple[float, float, float]:
+def _idle(links: LinkTable, kind: OpClass) -> tuple[float, float, float, float]:
     """Follow one operation's first and last byte along its path, nothing else on it.
 
     Behind a store-and-forward node the first byte waits for the first piece; the last byte is at least where the links'
@@ -132,7 +142,7 @@ def _idle(links: LinkTable, kind: OpClass) -> tuple[float, float, float]:
         head = lead + links.latency[link]
         if links.piece_bytes[link] and hop + 1 < len(kind.path):
             head += links.serialisation(link, min(kind.piece, kind.wire))
-    return tail, left, head
+    return tail, left, head, sum(links.latency[link] for link in kind.path)
 
 
 def _link_counters(prepared: Prepared) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:

@@ -1,7 +1,8 @@
 """The reference engine for messages that travel in pieces: a quantum on the links, or a node that stores and forwards.
 
 The same lanes, links and keys as `simpy_lanes`, without its shortcuts: the next piece asks the first link when the one
-before has been served, pieces travel as messages, and the gap is paid once, by the first piece. n / B of the pieces adds
+before has been served (or, where a lane feeds the link in pieces, when the lane begins to make it), pieces travel as
+messages, and the gap is paid once, by the first piece. n / B of the pieces adds
 up to n / B of the whole to the last bit, so a quantum changes no uncontended time. A piece whose operation follows the
 head of others waits for the same piece of each of them.
 """
@@ -15,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from simpy import Environment
 
-from netsim.engine.prepare import END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, OpClass, Prepared, Trace
+from netsim.engine.links import on_grid
+from netsim.engine.prepare import EARLY, END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, POSTED, OpClass, Prepared, Trace
 from netsim.engine.simpy_lanes import MILESTONE_STAGE, REQUEST_STAGE, EngineEvent, program
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import END, HEAD, LEFT
@@ -50,6 +52,9 @@ class PiecesRun:
         self.free = [0.0] * len(self.links)
         self.first_start: dict[tuple[int, int], float] = {}
         self.milestones: dict[tuple[int, int, int], EngineEvent] = {}
+        keys = prepared.schedule.requires_op * 3 + prepared.schedule.requires_milestone
+        self.waiters = dict(zip(*(column.tolist() for column in np.unique(keys, return_counts=True)), strict=True))
+        self.taken: dict[tuple[int, int, int], int] = {}
         self.env = Environment()
         self._queue: list[Any] = self.env._queue
         hops = max((len(kind.path) for kind in prepared.classes), default=0)
@@ -65,9 +70,9 @@ class PiecesRun:
 
     def _lane(self, number: int) -> Generator[Any, None, None]:
         lane_free = 0.0
-        for op, class_number, need, hold, posted, wants in program(self.prepared, number):
+        for op, class_number, need, hold, work, mode, wants in program(self.prepared, number):
             kind = self.prepared.classes[class_number]
-            ask = lane_free
+            ready = tail = 0.0
             heads = []
             for wanted, milestone, lag in wants or ([(need, END, 0.0)] if need >= 0 else []):
                 if milestone == HEAD:
@@ -76,37 +81,56 @@ class PiecesRun:
                 event = self._milestone(wanted, milestone)
                 if event.callbacks is not None:
                     yield event
-                ask = max(ask, event.at + lag)
-            ask = max(ask, self.env.now)
+                if milestone == HEAD:
+                    tail = max(tail, event.tail)
+                if milestone != HEAD or not kind.path:
+                    self._take(wanted, milestone)
+                ready = max(ready, event.at + lag)
+            ready = max(ready, self.env.now)
+            begun = lane_free if mode & EARLY else max(ready, lane_free)
+            making = begun + hold
+            ask = max(ready, making)
             if not kind.path:
-                self.start[op] = ask
-                lane_free = self.end[op] = ask + hold
+                self.start[op] = begun
+                # What follows another's bytes is not over before the last of them came.
+                lane_free = self.end[op] = max(ask, tail)
                 for milestone in (END, LEFT, HEAD):
                     self._announce(op, kind, milestone, 0, lane_free, lane_free)
                 continue
-            pieces = self._pieces(op, kind, heads, ask + hold)
-            if posted:
+            pieces = self._pieces(op, kind, heads, ask, making, work)
+            if mode & POSTED:
                 self.env.process(pieces)
-                lane_free = ask + hold
+                lane_free = ask
             else:
                 lane_free = yield from pieces
 
-    def _pieces(self, op: int, kind: OpClass, heads: list[tuple[int, float]], ask: float) -> Generator[Any, None, float]:
+    def _pieces(
+        self, op: int, kind: OpClass, heads: list[tuple[int, float]], ask: float, making: float, work: float
+    ) -> Generator[Any, None, float]:
         """Send an operation piece by piece and return when its last byte has left."""
-        left = ask
-        for piece in range(kind.pieces):
-            tail = 0.0
+        left = before = sofar = 0.0
+        for piece, (_, stop) in enumerate(kind.piece_bounds()):
+            begun = max(making, before) if kind.fed else making
+            upto = on_grid(work * stop / kind.wire) if stop else on_grid(work)
+            making = begun + (upto - sofar)
+            sofar = upto
+            ask = max(ask, begun)
+            tail = making if work else 0.0
             for wanted, lag in heads:
                 event = self._milestone(wanted, HEAD, piece)
                 if event.callbacks is not None:
                     yield event
                 ask = max(ask, event.at + lag, self.env.now)
                 tail = max(tail, event.tail)
+                self._take(wanted, HEAD, piece)
             request = EngineEvent()
             self._push(ask, REQUEST_STAGE, op, 0, piece, request)
             yield request
-            ask = self._serve(_Piece(op, kind, piece, tail), ask)
-            left = max(ask, tail)
+            done = self._serve(_Piece(op, kind, piece, tail), ask)
+            before = left
+            left = max(left, done, tail)
+            if not kind.fed:
+                ask = done
         self._announce(op, kind, LEFT, 0, left, left)
         return left
 
@@ -160,6 +184,15 @@ class PiecesRun:
 
     def _milestone(self, op: int, milestone: int, piece: int = 0) -> EngineEvent:
         return self.milestones.setdefault((op, milestone, piece), EngineEvent())
+
+    def _take(self, op: int, milestone: int, piece: int = 0) -> None:
+        """Note that one more dependent has seen a milestone, and forget it with the last of them."""
+        key = (op, milestone, piece)
+        count = self.taken.pop(key, 0) + 1
+        if count == self.waiters[op * 3 + milestone]:
+            del self.milestones[key]
+        else:
+            self.taken[key] = count
 
     def _announce(self, op: int, kind: OpClass, milestone: int, piece: int, at: float, tail: float) -> None:
         """Put a milestone into the queue if anybody waits for it."""

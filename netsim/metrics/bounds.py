@@ -18,15 +18,19 @@ from netsim.fabric import Link, hosts_of, links_of
 from netsim.metrics.critical_path import critical_path_s
 from netsim.record import Record
 from netsim.routing import Path, Router
-from netsim.schedule.collective import block_bounds, promise
+from netsim.schedule.collective import ROOTED, block_bounds, promise
 from netsim.schedule.dag import Schedule
 
 _ALL_PAIRS = 64  # ranks up to which every route is looked at for a bound
+_ALL_FLOWS = 16  # routes a pair up to which each is
 
 
 def run_lower_bound(schedule: Schedule, record: Record) -> float:
-    """Return the larger of the critical path with idle links and the busiest link's total service, in seconds."""
+    """Return the largest of the idle critical path, the busiest link's and the busiest lane's work, in seconds."""
     busiest = float(record.link_busy_s.max(initial=0.0))
+    if record.hold_s.any() or record.work_s.any():
+        lanes = np.bincount(schedule.lane, record.hold_s + record.work_s)
+        busiest = max(busiest, float(lanes.max(initial=0.0)))
     return max(critical_path_s(schedule, record), busiest)
 
 
@@ -63,9 +67,9 @@ def collective_bound(collective: str, size_bytes: int, router: Router, *, root: 
         must send and receive once.
     """
     ranks = len(router.ranks)
-    if ranks == 1:
-        return 0.0
-    bound = _latency_bound(collective, router, root)
+    if ranks == 1 or not size_bytes:
+        return 0.0  # nothing has to move, though an algorithm may send empty messages
+    bound = _latency_bound(collective, size_bytes, router, root)
     if collective == "alltoall":
         bounds = np.array(block_bounds(size_bytes, ranks), np.int64)
         blocks = bounds[1:] - bounds[:-1]
@@ -75,7 +79,7 @@ def collective_bound(collective: str, size_bytes: int, router: Router, *, root: 
         regions = _regions(collective, ranks, size_bytes, root)
         volume = _volume(regions, ranks)
         crossing = partial(_crossing, regions)
-    every_pair = ranks <= _ALL_PAIRS
+    every_pair = ranks <= _ALL_PAIRS and router.flows <= _ALL_FLOWS
     out, into = zip(*(_port_rates(router, rank, every_pair) for rank in range(ranks)), strict=True)
     sets = [([rank], out[rank], into[rank]) for rank in range(ranks)]
     hosts = hosts_of(router.graph)
@@ -92,18 +96,23 @@ def collective_bound(collective: str, size_bytes: int, router: Router, *, root: 
     return bound
 
 
-def _latency_bound(collective: str, router: Router, root: int) -> float:
+def _latency_bound(collective: str, size_bytes: int, router: Router, root: int) -> float:
     """Somebody far away must be heard: the quickest way to the last of those that the collective certainly needs.
 
-    Ways over other ranks count, since a rank may pass data on.
+    Ways over other ranks count, since a rank may pass data on. Of few bytes the last ranks have an empty block, which
+    nobody has to send or to hear.
     """
     ranks = len(router.ranks)
     if collective == "sendrecv":
         starts = range(ranks) if ranks <= _ALL_PAIRS else range(1)
         return max(_quickest(router.graph.succ, router.ranks[rank])[router.ranks[(rank + 1) % ranks]] for rank in starts)
+    whole = collective in ("all_reduce", "all_gather", "broadcast", "reduce")
+    bounds = block_bounds(size_bytes, ranks)
+    others = [rank for rank in range(ranks) if whole or bounds[rank + 1] > bounds[rank]]
     edges = router.graph.pred if collective in ("reduce", "gather") else router.graph.succ
-    reached = _quickest(edges, router.ranks[root])
-    return max(reached[node] for node in router.ranks)
+    # Block 0 is never empty, so rank 0 has something to say in every collective without a root.
+    reached = _quickest(edges, router.ranks[root if collective in ROOTED else 0])
+    return max(reached[router.ranks[rank]] for rank in others)
 
 
 def _quickest(edges: Mapping[str, Mapping[str, Mapping[str, Link]]], start: str) -> dict[str, float]:
@@ -129,8 +138,11 @@ def _port_rates(router: Router, rank: int, every_pair: bool) -> tuple[float, flo
     node = router.ranks[rank]
     if every_pair:
         others = [other for other in range(len(router.ranks)) if other != rank]
-        out_edges = {router.edges[path[0]] for other in others if (path := _path(router, rank, other))}
-        into_edges = {router.edges[path[-1]] for other in others if (path := _path(router, other, rank))}
+        flows = range(router.flows)
+        away = [path for other in others for flow in flows if (path := _path(router, rank, other, flow))]
+        here = [path for other in others for flow in flows if (path := _path(router, other, rank, flow))]
+        out_edges = {router.edges[path[0]] for path in away}
+        into_edges = {router.edges[path[-1]] for path in here}
         out = [edge for edge in router.graph.out_edges(node) if edge in out_edges or _works(router, edge[1])]
         into = [edge for edge in router.graph.in_edges(node) if edge in into_edges or _works(router, edge[0])]
     else:
@@ -138,10 +150,10 @@ def _port_rates(router: Router, rank: int, every_pair: bool) -> tuple[float, flo
     return _summed_rate(router, out), _summed_rate(router, into)
 
 
-def _path(router: Router, src: int, dst: int) -> Path:
+def _path(router: Router, src: int, dst: int, flow: int) -> Path:
     """Return a route, empty where there is none: two ranks that never talk need none."""
     try:
-        return router.path(src, dst)
+        return router.path(src, dst, flow)
     except FabricError:
         return ()
 

@@ -7,9 +7,9 @@ finish, so they add up to the time exactly.
 
 What the parts mean: *latency* is the way of a first byte or of the last one along a link, and the lag of a requirement;
 *serialisation* is a link serving (gap and floor included) an operation of the chain; *waiting* is an operation of the
-chain standing in a link's queue behind other lanes' messages; *compute* is a lane at work without a link; *launch* is
-time before the chain's first operation could begin. Where an operation stands behind its own lane, the chain goes on
-along the lane: that is the order that the schedule asked for, not a queue.
+chain standing in a link's queue behind other lanes' messages; *compute* is a lane at work, no link
+having been what it waited for; *launch* is time before the chain's first operation could begin. Where an operation stands
+behind its own lane, the chain goes on along the lane: that is the order that the schedule asked for, not a queue.
 """
 
 import math
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from netsim.clock import on_grid
 from netsim.errors import InternalError, NetsimError
 from netsim.fabric import Link
 from netsim.record import Record, Services
@@ -150,6 +151,8 @@ class _Walk:
         self.at = float(self.record.time_s)
         self.by_link: dict[int, Ints] = {}
         self.tails: dict[tuple[int, int], list[float]] = {}
+        self.makings: dict[int, list[tuple[float, float]]] = {}
+        self.costly = (self.schedule.work > 0) | (self.schedule.feed > 0)
 
     def run(self) -> None:
         """Walk until nothing came before."""
@@ -160,6 +163,7 @@ class _Walk:
             "free": self._from_free,
         }
         moves |= {"start": self._from_start, "ask": self._from_ask, "ready": self._from_ready}
+        moves |= {"made": self._from_made, "begun": self._from_begun}
         # Each operation is visited at most once for each piece, hop and kind of step.
         patience = 8 * (len(self.services) + len(self.schedule)) + 8
         while step is not None:
@@ -210,7 +214,7 @@ class _Walk:
                 todo += missing
                 continue
             current = todo.pop()
-            tail = self._followed(current, piece)[0]
+            tail = max(self._followed(current, piece)[0], self._made(current, piece))
             found = []
             for hop in range(self.hops[current]):
                 row = self._row(current, piece, hop)
@@ -225,6 +229,10 @@ class _Walk:
     def _from_end(self, op: int, piece: int, hop: int) -> _Step:
         """Go on from the delivery of an operation."""
         if not self.hops[op]:
+            before, need = self._followed(op, 0)
+            done = float(self.record.start_s[op] + self.record.hold_s[op])
+            if need >= 0 and before > done and not self._same(before, done) and self._same(before, self.at):
+                return ("tail", need, 0, int(self.hops[need]) - 1) if self.hops[need] else ("end", need, 0, 0)
             return ("ask", op, 0, 0)
         return ("tail", op, self._pieces(op) - 1, int(self.hops[op]) - 1)
 
@@ -232,7 +240,7 @@ class _Walk:
         """Go on from a last byte at the end of a link: served there last, or late from the link before."""
         row = self._row(op, piece, hop)
         free = float(self.services.free_s[row])
-        before = self._tail_of(op, piece)[hop - 1] if hop else self._followed(op, piece)[0]
+        before = self._tail_of(op, piece)[hop - 1] if hop else max(self._followed(op, piece)[0], self._made(op, piece))
         late = before > free or self._same(before, free)
         self._go(before if late and hop else max(free, before), "latency", op, self._at(row))
         if hop:
@@ -240,9 +248,12 @@ class _Walk:
         return self._left(op, piece)
 
     def _left(self, op: int, piece: int) -> _Step:
-        """Return what made a last byte leave its first link when it did: the link, or what the operation follows."""
+        """Return what made a last byte leave its first link when it did: the link, its lane, or what it follows."""
         free = float(self.services.free_s[self._row(op, piece, 0)])
         before, need = self._followed(op, piece)
+        made = self._made(op, piece)
+        if made > max(free, before) and not self._same(made, max(free, before)):
+            return ("made", op, piece, 0)
         if need >= 0 and before > free and not self._same(before, free):
             if not self.hops[need]:
                 return ("end", need, 0, 0)
@@ -302,24 +313,71 @@ class _Walk:
                 self._go(start, "serialisation", op, self._at(row))
                 return ("start", op, piece, hop - 1)
             return ("tail", op, piece, hop - 1)  # stored and forwarded
+        if piece and self.schedule.feed[op]:
+            return ("begun" if self._same(self._making(op)[piece][0], self.at) else "ready", op, piece, 0)
         if piece and self._same(float(self.services.free_s[self._row(op, piece - 1, 0)]), self.at):
             return ("free", op, piece - 1, 0)
         return ("ready", op, piece, 0)
 
+    def _from_made(self, op: int, piece: int, hop: int) -> _Step:
+        """Go on from a lane that has made a piece."""
+        self._go(self._making(op)[piece][0], "compute", op)
+        return ("begun", op, piece, 0)
+
+    def _from_begun(self, op: int, piece: int, hop: int) -> _Step:
+        """Go on from a lane that begins to make a piece: it made the one before, or the one before that has left."""
+        if not piece:
+            return ("ready", op, 0, 0)
+        if self._same(self._making(op)[piece - 1][1], self.at):
+            return ("made", op, piece - 1, 0)
+        return self._left(op, piece - 2)
+
+    def _making(self, op: int) -> list[tuple[float, float]]:
+        """Return when the lane began and ended to make each piece."""
+        if op not in self.makings:
+            begun = float(self.services.ask_s[self._row(op, 0, 0)])
+            if self.schedule.early[op]:
+                before = int(self.before[op])
+                begun = (self._released(before)[0] if before >= 0 else 0.0) + float(self.record.hold_s[op])
+            found: list[tuple[float, float]] = []
+            work, wire = float(self.record.work_s[op]), int(self.schedule.wire[op])
+            self.makings[op] = found
+            last, bytes_a_piece, sofar = self._pieces(op) - 1, self._piece_bytes(op), 0.0
+            for piece in range(last + 1):
+                if piece > 1 and self.schedule.feed[op]:
+                    begun = max(begun, self._piece_left(op, piece - 2))
+                upto = work if piece == last else on_grid(work * ((piece + 1) * bytes_a_piece) / wire)
+                found.append((begun, begun + (upto - sofar)))
+                begun, sofar = found[-1][1], upto
+        return self.makings[op]
+
+    def _piece_bytes(self, op: int) -> int:
+        pieces, wire = self._pieces(op), int(self.schedule.wire[op])
+        sizes = [int(size) for size in (self.schedule.feed[op], self.record.quantum_bytes) if size]
+        return wire if pieces == 1 else min(sizes, default=-(-wire // pieces))
+
+    def _made(self, op: int, piece: int) -> float:
+        """Return when the lane had made a piece; zero where it costs the lane nothing."""
+        return self._making(op)[piece][1] if self.costly[op] and self.schedule.work[op] else 0.0
+
     def _from_ready(self, op: int, piece: int, hop: int) -> _Step | None:
         """Go on from a lane that sends: after its own work, because a requirement was met, or the lane was free."""
-        if piece == 0:
-            self._go(self.at - float(self.record.hold_s[op]), "compute", op)
+        hold, early = float(self.record.hold_s[op]), bool(self.schedule.early[op])
+        if piece == 0 and not early:
+            self._go(self.at - hold, "compute", op)
         best: tuple[float, float, _Step | None] = (0.0, 0.0, None)
         for need, milestone, lag in self.schedule.requirements(op):
             met, step = self._milestone(need, milestone, piece)
             if met + lag > best[0] or best[2] is None:
                 best = (met + lag, lag, step)
         before = int(self.before[op])
-        if before >= 0 and piece == 0:
-            released, step = self._released(before)
-            if released > best[0] and not self._same(released, best[0]):
-                best = (released, 0.0, step)
+        released: tuple[float, _Step | None] = self._released(before) if before >= 0 else (0.0, None)
+        if early and self._same(released[0] + hold, self.at):
+            # The lane's own work, begun while the operation still waited, was over last.
+            self._go(released[0], "compute", op)
+            best = (released[0], 0.0, released[1])
+        elif before >= 0 and piece == 0 and not early and released[0] > best[0] and not self._same(released[0], best[0]):
+            best = (released[0], 0.0, released[1])
         if not self._same(best[0], self.at):
             self._go(best[0], "launch", op)
         self._go(best[0] - best[1], "latency", op)
@@ -345,5 +403,8 @@ class _Walk:
         return self._left_s(op), self._left(op, self._pieces(op) - 1)
 
     def _left_s(self, op: int) -> float:
-        piece = self._pieces(op) - 1
-        return max(float(self.services.free_s[self._row(op, piece, 0)]), self._followed(op, piece)[0])
+        return self._piece_left(op, self._pieces(op) - 1)
+
+    def _piece_left(self, op: int, piece: int) -> float:
+        free = float(self.services.free_s[self._row(op, piece, 0)])
+        return max(free, self._followed(op, piece)[0], self._made(op, piece))

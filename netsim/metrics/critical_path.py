@@ -7,6 +7,7 @@ every routing policy that gives the same routes, and every quantum.
 import numpy as np
 import numpy.typing as npt
 
+from netsim.clock import Floats, array_on_grid
 from netsim.record import Record
 from netsim.schedule.dag import HEAD, LEFT, Schedule
 
@@ -24,31 +25,45 @@ def critical_path_s(schedule: Schedule, record: Record) -> float:
     count = len(schedule)
     if not count:
         return 0.0
-    to_end, to_left, to_head = record.idle_s[record.op_class].T
+    to_end, to_left, to_head, onward = record.idle_s[record.op_class].T
     consumers = np.repeat(np.arange(count), np.diff(schedule.requires_start))
     by_producer = np.argsort(schedule.requires_op, kind="stable")
     first = np.searchsorted(schedule.requires_op[by_producer], np.arange(count + 1))
     waiting = np.diff(schedule.requires_start).astype(np.int64)
+    lags = array_on_grid(schedule.requires_lag)
     ready = np.zeros(count)
     tail = np.zeros(count)
     end = np.zeros(count)
     level = np.flatnonzero(waiting == 0)
     while len(level):
-        ask = ready[level] + record.hold_s[level]
-        end[level] = np.maximum(ask + to_end[level], tail[level])
+        ask = _asks(schedule, record, level, ready[level])
+        made = _made(schedule, record, level, ask)
+        end[level] = np.maximum(np.maximum(ask + to_end[level], made + onward[level]), tail[level])
         edges = by_producer[_spans(first, level)]
         producer, consumer = schedule.requires_op[edges], consumers[edges]
         milestone = schedule.requires_milestone[edges]
-        asked = ready[producer] + record.hold_s[producer]
-        left = np.maximum(asked + to_left[producer], tail[producer])
+        asked = _asks(schedule, record, producer, ready[producer])
+        made = _made(schedule, record, producer, asked)
+        left = np.maximum(np.maximum(asked + to_left[producer], made), tail[producer])
         at = np.where(milestone == LEFT, left, end[producer])
-        at = np.where(milestone == HEAD, asked + to_head[producer], at) + schedule.requires_lag[edges]
+        at = np.where(milestone == HEAD, asked + to_head[producer], at) + lags[edges]
         np.maximum.at(ready, consumer, at)
         follows = milestone == HEAD
         np.maximum.at(tail, consumer[follows], end[producer[follows]])
         np.subtract.at(waiting, consumer, 1)
         level = np.unique(consumer[waiting[consumer] == 0])
     return float(end.max())
+
+
+def _asks(schedule: Schedule, record: Record, ops: Ints, ready: Floats) -> Floats:
+    """Return when operations ask at the earliest: after their hold, which runs while those wait that begin early."""
+    hold = record.hold_s[ops]
+    return np.where(schedule.early[ops], np.maximum(ready, hold), ready + hold)
+
+
+def _made(schedule: Schedule, record: Record, ops: Ints, ask: Floats) -> Floats:
+    """Return when lanes have made the bytes at the earliest: from the ask on, or from the start if that begins early."""
+    return np.where(schedule.early[ops], record.hold_s[ops], ask) + record.work_s[ops]
 
 
 def _spans(first: Ints, rows: Ints) -> Ints:

@@ -6,46 +6,48 @@ ranks of a server send to different ranks of another (as NCCL's rounds do, nccl.
 would reach the other server's first rank together. A rank's block for itself is not sent.
 """
 
+from typing import Unpack
+
 import numpy as np
 import numpy.typing as npt
 
-from netsim.schedule.collective import block_bounds
-from netsim.schedule.dag import Schedule, ScheduleBuilder
-from netsim.schedule.pieces import Groups, checked_groups
+from netsim.schedule.dag import Schedule
+from netsim.schedule.options import Common, Servers
+from netsim.schedule.pieces import Given, Groups, checked_groups
 
 Table = npt.NDArray[np.int64]
 
 
-def pairwise(
-    ranks: int, size_bytes: int, *, groups: Groups | None = None, align_bytes: int = 1, limit: int | None = None
-) -> Schedule:
+def pairwise(ranks: int, size_bytes: int, **options: Unpack[Servers]) -> Schedule:
     """Build an all-to-all in p - 1 rounds: in round s rank r sends to r + s and receives from r - s.
 
     Parameters
     ----------
     ranks, size_bytes : int
         How many ranks, and bytes that each holds for all of them together.
-    groups : sequence of sequence of int
-        The ranks of each server: rounds visit server after server.
-    align_bytes : int
-        Block boundaries are multiples of this.
-    limit : int or None
-        The most operations accepted.
+    **options
+        See `netsim.schedule.options.Servers`: rounds visit server after server.
     """
-    return _rounds("pairwise", ranks, size_bytes, groups, align_bytes, limit)
+    return _rounds("pairwise", ranks, size_bytes, **options)
 
 
-def direct(
-    ranks: int, size_bytes: int, *, groups: Groups | None = None, align_bytes: int = 1, limit: int | None = None
-) -> Schedule:
+def direct(ranks: int, size_bytes: int, **options: Unpack[Servers]) -> Schedule:
     """Build an all-to-all that waits for nothing: rank r sends to r + 1, r + 2, ...; parameters as in `pairwise`."""
-    return _rounds("direct", ranks, size_bytes, groups, align_bytes, limit)
+    return _rounds("direct", ranks, size_bytes, **options)
 
 
-def sendrecv(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
-    """Build the exchange in which every rank sends its message to the next one; parameters as in `pairwise`."""
+def sendrecv(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
+    """Build the exchange in which every rank sends its message to the next one.
+
+    Parameters
+    ----------
+    ranks, size_bytes : int
+        How many ranks, and bytes of each message.
+    **options
+        See `netsim.schedule.options.Common`.
+    """
     count = ranks if ranks > 1 else 0
-    builder = ScheduleBuilder("sendrecv", "direct", ranks, size_bytes, expected=count, limit=limit, align_bytes=align_bytes)
+    builder = Given(**options).builder("sendrecv", "direct", ranks, size_bytes, expected=count)
     src = np.arange(count)
     lane = builder.lanes(range(count))
     dst = (src + 1) % ranks
@@ -54,11 +56,12 @@ def sendrecv(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | 
 
 
 def _rounds(
-    algorithm: str, ranks: int, size_bytes: int, groups: Groups | None, align_bytes: int, limit: int | None
+    algorithm: str, ranks: int, size_bytes: int, groups: Groups | None = None, **options: Unpack[Common]
 ) -> Schedule:
+    given = Given(**options)
     count = ranks * (ranks - 1)
-    builder = ScheduleBuilder("alltoall", algorithm, ranks, size_bytes, expected=count, limit=limit, align_bytes=align_bytes)
-    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    builder = given.builder("alltoall", algorithm, ranks, size_bytes, expected=count)
+    bounds = given.blocks(size_bytes, ranks)
     to, back = _peers(ranks, groups)
     step, src = (grid.ravel() for grid in np.indices((ranks - 1, ranks)))
     dst = to.ravel()

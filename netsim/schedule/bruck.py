@@ -5,35 +5,36 @@ all-to-all passes each block on once for every set bit of its distance, about lo
 their owner and receiver, so the rotations in memory before and after, local copies, take no time here.
 """
 
+from typing import Unpack
+
 import numpy as np
 import numpy.typing as npt
 
-from netsim.schedule.collective import block_bounds
-from netsim.schedule.dag import Ids, Schedule, ScheduleBuilder
-from netsim.schedule.pieces import check_ranges
+from netsim.schedule.dag import Ids, Schedule
+from netsim.schedule.options import Common
+from netsim.schedule.pieces import Given, check_ranges
 
 Numbers = npt.NDArray[np.int64]
 
 
-def all_gather(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def all_gather(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
     """Build a Bruck all-gather: in step k rank r sends its first 2^k blocks (r, r + 1, ...) to r - 2^k.
 
     Parameters
     ----------
     ranks, size_bytes : int
         How many ranks, and bytes of the whole result.
-    align_bytes : int
-        Block boundaries are multiples of this.
-    limit : int or None
-        The most operations accepted.
+    **options
+        See `netsim.schedule.options.Common`.
 
     Examples
     --------
     >>> all_gather(6, 600).size[::6].tolist()
     [100, 200, 200]
     """
-    plan = _Steps("all_gather", ranks, size_bytes, align_bytes, limit)
-    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    given = Given(**options)
+    plan = _Steps("all_gather", ranks, size_bytes, given)
+    bounds = given.blocks(size_bytes, ranks)
     rank = np.arange(ranks)
     for hop in plan.hops:
         after = rank + min(hop, ranks - hop)
@@ -46,26 +47,25 @@ def all_gather(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int 
     return plan.builder.build()
 
 
-def all_to_all(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def all_to_all(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
     """Build a Bruck all-to-all: in step k rank r sends on to r + 2^k all blocks whose distance to go has bit k set.
 
     Parameters
     ----------
     ranks, size_bytes : int
         How many ranks, and bytes that each holds for all of them together.
-    align_bytes : int
-        Block boundaries are multiples of this.
-    limit : int or None
-        The most operations accepted.
+    **options
+        See `netsim.schedule.options.Common`.
 
     Examples
     --------
     >>> all_to_all(8, 800).bytes_sent().tolist()[:2]
     [1200, 1200]
     """
-    plan = _Steps("alltoall", ranks, size_bytes, align_bytes, limit)
+    given = Given(**options)
+    plan = _Steps("alltoall", ranks, size_bytes, given)
     check_ranges("alltoall", "bruck", ranks, ranks * blocks_sent_on(ranks))
-    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    bounds = given.blocks(size_bytes, ranks)
     rank = np.arange(ranks)[:, None]
     for hop in plan.hops:
         distance = np.flatnonzero(np.arange(ranks) & hop)
@@ -92,12 +92,9 @@ def blocks_sent_on(ranks: int) -> int:
 class _Steps:
     """Steps in which each rank sends one message, when all that it will receive before is in."""
 
-    def __init__(self, collective: str, ranks: int, size_bytes: int, align_bytes: int, limit: int | None) -> None:
+    def __init__(self, collective: str, ranks: int, size_bytes: int, given: Given) -> None:
         self.hops = [1 << bit for bit in range((ranks - 1).bit_length())]
-        expected = len(self.hops) * ranks
-        self.builder = ScheduleBuilder(
-            collective, "bruck", ranks, size_bytes, expected=expected, limit=limit, align_bytes=align_bytes
-        )
+        self.builder = given.builder(collective, "bruck", ranks, size_bytes, expected=len(self.hops) * ranks)
         self._lanes = self.builder.lanes(range(ranks))
         self._received: list[Ids] = []
 

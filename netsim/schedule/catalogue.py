@@ -186,14 +186,40 @@ def build_schedule(
     """
     entry = _entry(collective, algorithm)
     check_collective(collective, ranks, size_bytes, root)
-    if ":" in algorithm and "dims" in entry.options:
-        if dims is not None:
-            raise ScheduleError(f"give dimensions once: in {algorithm!r} or as {tuple(dims)}")
-        dims = hierarchical.read_dims(algorithm.partition(":")[2])
-    if dims is not None and "dims" not in entry.options:
-        raise ScheduleError(f"{algorithm} {collective} has no dimensions; only hierarchical does (got {tuple(dims)})")
+    dims = _dims(collective, algorithm, entry, dims)
     check_pieces(chunk_bytes, chunks)
     checked_groups(ranks, groups)
+    _check_numbers(collective, algorithm, ranks, size_bytes, channels, align_bytes, limit)
+    _check_use(collective, algorithm, entry, chunk_bytes is not None or chunks is not None, channels)
+    offered: dict[str, dict[str, Any]] = {
+        "root": {"root": root},
+        "chunks": {"chunk_bytes": chunk_bytes, "chunks": chunks},
+        "groups": {"groups": groups},
+        "channels": {"channels": channels},
+        "dims": {"dims": dims},
+    }
+    given = {name: value for option in entry.options for name, value in offered[option].items()}
+    return entry.build(ranks, size_bytes, align_bytes=align_bytes, limit=limit, **given)
+
+
+def _dims(collective: str, algorithm: str, entry: _Entry, dims: Sequence[int] | None) -> Sequence[int] | None:
+    """Return the dimensions, which stand behind the algorithm's name or in the option."""
+    if "dims" not in entry.options:
+        if dims is not None:
+            raise ScheduleError(f"{algorithm} {collective} has no dimensions; only hierarchical does (got {tuple(dims)})")
+        return None
+    _, colon, text = algorithm.partition(":")
+    if not colon:
+        return dims
+    if dims is not None:
+        raise ScheduleError(f"give dimensions once: in {algorithm!r} or as {tuple(dims)}")
+    return hierarchical.read_dims(text)
+
+
+def _check_numbers(
+    collective: str, algorithm: str, ranks: int, size_bytes: int, channels: int, align_bytes: int, limit: int | None
+) -> None:
+    """Refuse numbers with which no builder should start."""
     if align_bytes < 1:
         raise ScheduleError(f"an alignment of {align_bytes} bytes: it must be 1 or more")
     if channels < 1:
@@ -206,18 +232,15 @@ def build_schedule(
         )
     if length_of_space(collective, ranks, size_bytes) >= 2**63:
         raise ScheduleError(f"{collective} of {size_bytes} bytes over {ranks} ranks is more than 2^63 bytes in all")
-    given: dict[str, Any] = {"align_bytes": align_bytes, "limit": limit}
-    if (chunk_bytes is not None or chunks is not None) and "chunks" not in entry.options:
+
+
+def _check_use(collective: str, algorithm: str, entry: _Entry, cuts: bool, channels: int) -> None:
+    """Refuse options that would change nothing although they were given."""
+    if cuts and "chunks" not in entry.options:
         words = "cuts its data itself" if is_file(algorithm) else "sends its blocks whole"
         raise ScheduleError(f"{algorithm} {collective} {words}; it takes no chunk size or number of chunks")
     if channels > 1 and "channels" not in entry.options:
         raise ScheduleError(f"{algorithm} {collective} has no channels; only ring does (got {channels})")
-    if "chunks" in entry.options:
-        given |= {"chunk_bytes": chunk_bytes, "chunks": chunks}
-    for name, value in (("root", root), ("groups", groups), ("channels", channels), ("dims", dims)):
-        if name in entry.options:
-            given[name] = value
-    return entry.build(ranks, size_bytes, **given)
 
 
 def _entry(collective: str, algorithm: str) -> _Entry:

@@ -39,6 +39,13 @@ def check_schedule(schedule: Schedule, ops: Ids) -> None:
         (schedule.size < 0, "has a negative size"),
         (schedule.wire < schedule.size, "has fewer bytes on the wire than it carries"),
         (~(schedule.duration >= 0) | np.isinf(schedule.duration), "has a duration that is not zero or more seconds"),
+        (~(schedule.work >= 0) | np.isinf(schedule.work), "has a work that is not zero or more seconds"),
+        (schedule.feed < 0, "has pieces of a negative size"),
+        ((schedule.work > 0) & (kind == COMPUTE), "has work beside its duration, but computes"),
+        (
+            schedule.posted & ((schedule.work > 0) | (schedule.feed > 0) | schedule.early),
+            "is posted, so its lane cannot work on it, feed it in pieces or begin early",
+        ),
         ((schedule.src < -1) | (schedule.src >= schedule.ranks), f"has a source outside {ranks}"),
         ((schedule.dst < -1) | (schedule.dst >= schedule.ranks), f"has a destination outside {ranks}"),
         (np.isin(kind, (TRANSFER, TRUNK, LEG)) & (schedule.src < 0), "has no source rank"),
@@ -56,6 +63,10 @@ def check_schedule(schedule: Schedule, ops: Ids) -> None:
     for wrong, words in faults:
         if wrong.any():
             raise ScheduleError(f"{schedule.describe(int(np.argmax(wrong)))} {words}")
+    for place, members in (("group", schedule.groups), ("lane", tuple((rank,) for rank, _ in schedule.lane_names))):
+        outside = [rank for group in members for rank in group if not 0 <= rank < schedule.ranks]
+        if outside:
+            raise ScheduleError(f"a {place} names rank {outside[0]}, but ranks are {ranks}")
     lane_rank = np.array([rank for rank, _ in schedule.lane_names] or [-1])[schedule.lane]
     # A transfer may be the receiver's: it reads from the source's memory.
     elsewhere = (kind != COMPUTE) & (lane_rank != schedule.src) & (lane_rank != schedule.dst)
@@ -77,6 +88,13 @@ def check_schedule(schedule: Schedule, ops: Ids) -> None:
     if not ((schedule.requires_lag >= 0) & np.isfinite(schedule.requires_lag)).all():
         raise ScheduleError("a requirement has a lag that is not zero or more seconds")
     heads = schedule.requires_milestone == HEAD
+    fed = heads & (schedule.feed[needed] > 0) & (schedule.wire[needed] > schedule.feed[needed])
+    if fed.any():
+        at = int(np.argmax(fed))
+        raise ScheduleError(
+            f"{schedule.describe(int(ops[at]))} follows the head of {schedule.describe(int(needed[at]))}, "
+            "which its lane feeds in pieces; only a whole message can be followed"
+        )
     unequal = heads & (schedule.wire[needed] != schedule.wire[ops])
     if unequal.any():
         at = int(np.argmax(unequal))

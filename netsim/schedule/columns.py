@@ -45,6 +45,9 @@ COLUMNS: tuple[tuple[str, type[np.generic], object], ...] = (
     ("posted", np.bool_, False),
     ("group", np.int32, -1),
     ("duration", np.float64, 0.0),
+    ("work", np.float64, 0.0),
+    ("feed", np.int64, 0),
+    ("early", np.bool_, False),
     ("resource", np.int32, -1),
     ("units", np.int32, 0),
 )
@@ -90,6 +93,12 @@ class Schedule:
     """For operations in a switch: the index in `groups` of the ranks that the switch must join; else -1."""
     duration: npt.NDArray[np.float64]
     """Seconds that the operation holds its lane before it asks its first link (all of a compute operation)."""
+    work: npt.NDArray[np.float64]
+    """Seconds in which the lane produces the bytes of a message, from when it asks: the message has not left before."""
+    feed: npt.NDArray[np.int64]
+    """Bytes of the pieces in which the lane feeds the first link; 0 feeds the message whole."""
+    early: npt.NDArray[np.bool_]
+    """Whether duration and work run from when the lane is free, while the operation still waits for what it requires."""
     resource: npt.NDArray[np.int32]
     """What a compute operation occupies (an SM share, a copy engine), or -1."""
     units: npt.NDArray[np.int32]

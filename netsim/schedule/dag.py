@@ -165,6 +165,9 @@ class ScheduleBuilder:
         elif size is None:
             raise ScheduleError(f"operation {op} from rank {src} to rank {dst} needs a size in bytes, or ranges")
         columns.setdefault("wire", size)
+        unknown = columns.keys() - {name for name, _, _ in COLUMNS}
+        if unknown:
+            raise TypeError(f"operation {op} got unknown columns {sorted(unknown)}")
         given = {"src": src, "dst": dst, "offset": offset, "size": size, "lane": lane, "reduce": reduce}
         given |= {"from_input": from_input} | columns
         self._rows.append(tuple(given.get(name, default) for name, _, default in COLUMNS))
@@ -246,10 +249,7 @@ class ScheduleBuilder:
             If a rank, a size, a lane or a requirement does not exist, or an operation requires itself.
         """
         self._flush()
-        columns = {
-            name: np.concatenate([block[name] for block in self._blocks]) if self._blocks else np.empty(0, dtype)
-            for name, dtype, _ in COLUMNS
-        }
+        columns: dict[str, Any] = {name: self._column(name, dtype) for name, dtype, _ in COLUMNS}
         parts = list(zip(*self._requires, strict=True)) if self._requires else []
         dtypes = (np.int64, np.int64, np.uint8, np.float64)
         ops, needed, milestones, lags = (
@@ -279,6 +279,16 @@ class ScheduleBuilder:
         )
         check_schedule(schedule, ops)
         return schedule
+
+    def _column(self, name: str, dtype: type[np.generic]) -> npt.NDArray[np.generic]:
+        """Join a column's blocks; one value in all of them stays one value, spread over the length without memory."""
+        parts = [block[name] for block in self._blocks]
+        if not parts:
+            return np.empty(0, dtype)
+        first = parts[0].flat[0] if parts[0].size else None
+        if all(part.strides == (0,) and part.size and part.flat[0] == first for part in parts):
+            return np.broadcast_to(np.asarray(first, dtype), (self._count,))
+        return np.concatenate(parts)
 
     def _keep_ranges(self, ids: Ids, counts: Ids, offsets: Ids, sizes: Ids) -> tuple[Ids, Ids]:
         """Put all ranges but the first of each operation aside; return the first offsets and the summed sizes."""

@@ -5,53 +5,42 @@ algorithms load the root with (p - 1) N each way and are what the others are mea
 what arrives together queues at the receiver's link.
 """
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import COMPUTE, Ids, Schedule, ScheduleBuilder
+from netsim.schedule.options import Common
+from netsim.schedule.pieces import Given
 
 Numbers = npt.NDArray[np.int64]
 
 
-def one_shot_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def one_shot_all_reduce(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
     """Build an all-reduce in which every rank sends its whole input to every other, and each adds for itself.
 
     Parameters
     ----------
     ranks, size_bytes : int
         How many ranks, and bytes.
-    align_bytes : int
-        Kept for replays on elements of this size; nothing is cut.
-    limit : int or None
-        The most operations accepted.
+    **options
+        See `netsim.schedule.options.Common`.
     """
-    builder = ScheduleBuilder(
-        "all_reduce", "one_shot", ranks, size_bytes, expected=ranks * (ranks - 1), limit=limit, align_bytes=align_bytes
-    )
+    builder = Given(**options).builder("all_reduce", "one_shot", ranks, size_bytes, expected=ranks * (ranks - 1))
     src, dst, step = _rotated(ranks)
-    _send(builder, src, dst, 0, size_bytes, step=step, reduce=True, from_input=True)
+    _send(builder, src, dst, step=step, reduce=True, from_input=True)
     return builder.build()
 
 
-def two_shot_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def two_shot_all_reduce(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
     """Build an all-reduce as a direct reduce-scatter and a direct all-gather; parameters as in `one_shot_all_reduce`."""
-    count = ranks * (ranks - 1)
-    builder = ScheduleBuilder(
-        "all_reduce",
-        "two_shot",
-        ranks,
-        size_bytes,
-        expected=2 * count + ranks if ranks > 1 else 0,
-        limit=limit,
-        align_bytes=align_bytes,
-        phases=((0, "reduce-scatter"), (ranks - 1, "all-gather")),
-    )
-    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    expected = 2 * ranks * (ranks - 1) + ranks if ranks > 1 else 0
+    phases = ((0, "reduce-scatter"), (ranks - 1, "all-gather"))
+    builder = Given(**options).builder("all_reduce", "two_shot", ranks, size_bytes, expected=expected, phases=phases)
     src, dst, step = _rotated(ranks)
-    first = _send(builder, src, dst, bounds[dst], np.diff(bounds)[dst], chunk=dst, step=step, reduce=True, from_input=True)
+    first = _send(builder, src, dst, dst, step=step, reduce=True, from_input=True)
     if ranks > 1:
         # A rank sends its finished block when all contributions are in. An empty operation gathers them, which keeps the
         # number of requirements linear in the operations.
@@ -59,92 +48,76 @@ def two_shot_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, li
         hop = np.arange(1, ranks)[:, None]
         joined = _join(builder, np.arange(ranks), ranks - 2)
         builder.require(joined, by_step[hop - 1, (np.arange(ranks) - hop) % ranks])
-        second = _send(builder, src, dst, bounds[src], np.diff(bounds)[src], chunk=src, step=step + ranks - 1)
+        second = _send(builder, src, dst, src, step=step + ranks - 1)
         builder.require(second, joined[src])
     return builder.build()
 
 
-def flat_all_reduce(
-    ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None
-) -> Schedule:
+def flat_all_reduce(ranks: int, size_bytes: int, *, root: int = 0, **options: Unpack[Common]) -> Schedule:
     """Build an all-reduce in which one root adds all inputs and sends the sum back; parameters as in `flat_reduce`."""
-    builder = _rooted("all_reduce", "flat", ranks, size_bytes, root, 2 * ranks - 1 if ranks > 1 else 0, align_bytes, limit)
+    expected = 2 * ranks - 1 if ranks > 1 else 0
+    phases = ((0, "reduce"), (1, "broadcast"))
+    builder = Given(**options).builder("all_reduce", "flat", ranks, size_bytes, root, expected=expected, phases=phases)
     others = _others(ranks, root)
-    into = _send(builder, others, root, 0, size_bytes, reduce=True, from_input=True)
+    into = _send(builder, others, root, reduce=True, from_input=True)
     if ranks > 1:
         joined = _join(builder, np.array([root]), 0)
         builder.require(joined[0], into)
-        builder.require(_send(builder, root, others, 0, size_bytes, step=1), joined[0])
+        builder.require(_send(builder, root, others, step=1), joined[0])
     return builder.build()
 
 
-def flat_reduce(ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def flat_reduce(ranks: int, size_bytes: int, *, root: int = 0, **options: Unpack[Common]) -> Schedule:
     """Build a reduce in which every rank sends its input straight to the root.
 
     Parameters
     ----------
     ranks, size_bytes, root : int
         How many ranks, bytes, and which rank is the root.
-    align_bytes : int
-        Block boundaries are multiples of this.
-    limit : int or None
-        The most operations accepted.
+    **options
+        See `netsim.schedule.options.Common`.
     """
-    builder = _rooted("reduce", "flat", ranks, size_bytes, root, ranks - 1, align_bytes, limit)
-    _send(builder, _others(ranks, root), root, 0, size_bytes, reduce=True, from_input=True)
+    builder = Given(**options).builder("reduce", "flat", ranks, size_bytes, root, expected=ranks - 1)
+    _send(builder, _others(ranks, root), root, reduce=True, from_input=True)
     return builder.build()
 
 
-def flat_broadcast(
-    ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None
-) -> Schedule:
+def flat_broadcast(ranks: int, size_bytes: int, *, root: int = 0, **options: Unpack[Common]) -> Schedule:
     """Build a broadcast in which the root sends to everybody in turn; parameters as in `flat_reduce`."""
-    builder = _rooted("broadcast", "flat", ranks, size_bytes, root, ranks - 1, align_bytes, limit)
-    _send(builder, root, _others(ranks, root), 0, size_bytes, from_input=True)
+    builder = Given(**options).builder("broadcast", "flat", ranks, size_bytes, root, expected=ranks - 1)
+    _send(builder, root, _others(ranks, root), from_input=True)
     return builder.build()
 
 
-def gather(
-    ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None, algorithm: str = "flat"
-) -> Schedule:
+def gather(ranks: int, size_bytes: int, *, root: int = 0, algorithm: str = "flat", **options: Unpack[Common]) -> Schedule:
     """Build a gather: every rank sends its block straight to the root; parameters as in `flat_reduce`."""
-    builder = _rooted("gather", algorithm, ranks, size_bytes, root, ranks - 1, align_bytes, limit)
-    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    builder = Given(**options).builder("gather", algorithm, ranks, size_bytes, root, expected=ranks - 1)
     others = _others(ranks, root)
-    _send(builder, others, root, bounds[others], np.diff(bounds)[others], chunk=others, from_input=True)
+    _send(builder, others, root, others, from_input=True)
     return builder.build()
 
 
-def scatter(
-    ranks: int, size_bytes: int, *, root: int = 0, align_bytes: int = 1, limit: int | None = None, algorithm: str = "flat"
-) -> Schedule:
+def scatter(ranks: int, size_bytes: int, *, root: int = 0, algorithm: str = "flat", **options: Unpack[Common]) -> Schedule:
     """Build a scatter: the root sends every rank its block, in turn; parameters as in `flat_reduce`."""
-    builder = _rooted("scatter", algorithm, ranks, size_bytes, root, ranks - 1, align_bytes, limit)
-    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    builder = Given(**options).builder("scatter", algorithm, ranks, size_bytes, root, expected=ranks - 1)
     others = _others(ranks, root)
-    _send(builder, root, others, bounds[others], np.diff(bounds)[others], chunk=others, from_input=True)
+    _send(builder, root, others, others, from_input=True)
     return builder.build()
 
 
-def all_gather(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def all_gather(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
     """Build an all-gather in which every rank sends its block to every other; parameters as in `one_shot_all_reduce`."""
-    builder = ScheduleBuilder(
-        "all_gather", "direct", ranks, size_bytes, expected=ranks * (ranks - 1), limit=limit, align_bytes=align_bytes
-    )
-    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    builder = Given(**options).builder("all_gather", "direct", ranks, size_bytes, expected=ranks * (ranks - 1))
     src, dst, step = _rotated(ranks)
-    _send(builder, src, dst, bounds[src], np.diff(bounds)[src], chunk=src, step=step, from_input=True)
+    _send(builder, src, dst, src, step=step, from_input=True)
     return builder.build()
 
 
-def reduce_scatter(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def reduce_scatter(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
     """Build a reduce-scatter in which every rank sends each block to its owner; parameters as in `one_shot_all_reduce`."""
-    builder = ScheduleBuilder(
-        "reduce_scatter", "direct", ranks, size_bytes, expected=ranks * (ranks - 1), limit=limit, align_bytes=align_bytes
-    )
-    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    builder = Given(**options).builder("reduce_scatter", "direct", ranks, size_bytes, expected=ranks * (ranks - 1))
     src, dst, step = _rotated(ranks)
-    _send(builder, src, dst, bounds[dst], np.diff(bounds)[dst], chunk=dst, step=step, reduce=True, from_input=True)
+    _send(builder, src, dst, dst, step=step, reduce=True, from_input=True)
     return builder.build()
 
 
@@ -164,45 +137,33 @@ def _others(ranks: int, root: int) -> Numbers:
     return (root + 1 + np.arange(ranks - 1)) % ranks
 
 
-def _rooted(
-    collective: str,
-    algorithm: str,
-    ranks: int,
-    size_bytes: int,
-    root: int,
-    expected: int,
-    align_bytes: int,
-    limit: int | None,
-) -> ScheduleBuilder:
-    phases = ((0, "reduce"), (1, "broadcast")) if collective == "all_reduce" else ()
-    return ScheduleBuilder(
-        collective,
-        algorithm,
-        ranks,
-        size_bytes,
-        root,
-        expected=expected,
-        limit=limit,
-        align_bytes=align_bytes,
-        phases=phases,
-    )
-
-
 def _send(
     builder: ScheduleBuilder,
     src: Numbers | int,
     dst: Numbers | int,
-    offset: Numbers | int,
-    size: Numbers | int,
+    block: Numbers | None = None,
     *,
-    chunk: Numbers | int = 0,
     step: Numbers | int = 0,
     reduce: bool = False,
     from_input: bool = False,
 ) -> Ids:
-    """Add transfers, each posted on its source's lane: they wait for the links, not for each other."""
+    """Add transfers of some ranks' blocks, or of the whole data.
+
+    Each is posted on its source's lane: they wait for the links, not for each other.
+    """
+    count, number = (1, 0) if block is None else (builder.ranks, block)
+    bounds = np.array(block_bounds(builder.size_bytes, count, builder.align_bytes), np.int64)
     src, dst = np.broadcast_arrays(src, dst)
-    lanes = builder.lanes(range(builder.ranks))[src]
-    columns: dict[str, Any] = {"offset": offset, "size": size, "chunk": chunk, "step": step}
-    columns |= {"reduce": reduce, "from_input": from_input, "posted": True}
-    return builder.add(len(src), src=src, dst=dst, lane=lanes, **columns)
+    return builder.add(
+        len(src),
+        src=src,
+        dst=dst,
+        offset=bounds[number],
+        size=np.diff(bounds)[number],
+        chunk=number,
+        step=step,
+        lane=builder.lanes(range(builder.ranks))[src],
+        reduce=reduce,
+        from_input=from_input,
+        posted=True,
+    )

@@ -6,28 +6,29 @@ of two, each extra rank first sends its data to a partner, which works on the bl
 step starts when a rank's step before is over on its side: its partner's data is in and its own has left.
 """
 
+from typing import Unpack
+
 import numpy as np
 import numpy.typing as npt
 
-from netsim.schedule.collective import block_bounds
-from netsim.schedule.dag import LEFT, Ids, Schedule, ScheduleBuilder
+from netsim.schedule.dag import LEFT, Ids, Schedule
+from netsim.schedule.options import Common
+from netsim.schedule.pieces import Given
 
 Numbers = npt.NDArray[np.int64]
 Ranges = tuple[Numbers, Numbers, Numbers]
 """How many ranges each message has, and the offsets and sizes of all."""
 
 
-def all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def all_reduce(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
     """Build a halving-doubling all-reduce.
 
     Parameters
     ----------
     ranks, size_bytes : int
         How many ranks, and bytes.
-    align_bytes : int
-        Block boundaries are multiples of this.
-    limit : int or None
-        The most operations accepted.
+    **options
+        See `netsim.schedule.options.Common`.
 
     Examples
     --------
@@ -36,7 +37,7 @@ def all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int 
     """
     core, bits = _power_of_two(ranks)
     names = ((0, "reduce-scatter"), (bits, "all-gather")) if core == ranks else ()
-    plan = _Exchanges("all_reduce", "halving_doubling", ranks, size_bytes, 2 * bits, align_bytes, limit, names)
+    plan = _Exchanges("all_reduce", "halving_doubling", ranks, size_bytes, 2 * bits, Given(**options), names)
     plan.fold_in()
     for bit in reversed(range(bits)):
         plan.halve(bit)
@@ -45,33 +46,33 @@ def all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int 
     return plan.finish()
 
 
-def reduce_scatter(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def reduce_scatter(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
     """Build a recursive halving reduce-scatter; parameters as in `all_reduce`."""
     _, bits = _power_of_two(ranks)
-    plan = _Exchanges("reduce_scatter", "halving_doubling", ranks, size_bytes, bits, align_bytes, limit, ())
+    plan = _Exchanges("reduce_scatter", "halving_doubling", ranks, size_bytes, bits, Given(**options))
     plan.fold_in()
     for bit in reversed(range(bits)):
         plan.halve(bit)
     return plan.finish()
 
 
-def all_gather(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def all_gather(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
     """Build a recursive doubling all-gather; parameters as in `all_reduce`."""
     _, bits = _power_of_two(ranks)
-    plan = _Exchanges("all_gather", "recursive_doubling", ranks, size_bytes, bits, align_bytes, limit, ())
+    plan = _Exchanges("all_gather", "recursive_doubling", ranks, size_bytes, bits, Given(**options))
     plan.fold_in()
     for bit in range(bits):
         plan.double(bit)
     return plan.finish()
 
 
-def doubling_all_reduce(ranks: int, size_bytes: int, *, align_bytes: int = 1, limit: int | None = None) -> Schedule:
+def doubling_all_reduce(ranks: int, size_bytes: int, **options: Unpack[Common]) -> Schedule:
     """Build a recursive doubling all-reduce: at each step two ranks swap all they have summed so far.
 
     A rank adds what it received once its own copy has left; parameters as in `all_reduce`.
     """
     _, bits = _power_of_two(ranks)
-    plan = _Exchanges("all_reduce", "recursive_doubling", ranks, size_bytes, bits, align_bytes, limit, ())
+    plan = _Exchanges("all_reduce", "recursive_doubling", ranks, size_bytes, bits, Given(**options))
     plan.fold_in()
     for bit in range(bits):
         plan.swap(bit)
@@ -94,20 +95,16 @@ class _Exchanges:
         ranks: int,
         size_bytes: int,
         steps: int,
-        align_bytes: int,
-        limit: int | None,
-        phases: tuple[tuple[int, str], ...],
+        given: Given,
+        phases: tuple[tuple[int, str], ...] = (),
     ) -> None:
         self.core, _ = _power_of_two(ranks)
         self.extra = ranks - self.core
         expected = steps * self.core + 2 * self.extra
-        self.builder = ScheduleBuilder(
-            collective, algorithm, ranks, size_bytes, expected=expected, limit=limit, align_bytes=align_bytes, phases=phases
-        )
+        self.builder = given.builder(collective, algorithm, ranks, size_bytes, expected=expected, phases=phases)
         self.size_bytes = size_bytes
         # What belongs to a rank at one end has a block for each rank, else there is one for each that exchanges.
-        blocks = self.core if collective == "all_reduce" else ranks
-        self.bounds = np.array(block_bounds(size_bytes, blocks, align_bytes), np.int64)
+        self.bounds = given.blocks(size_bytes, self.core if collective == "all_reduce" else ranks)
         self.lanes = self.builder.lanes(range(ranks))
         self.step = 0
         self.received = np.full(self.core, -1, np.int64)

@@ -14,15 +14,15 @@ be shared. It would need a collective of its own, with a table of which token go
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from netsim.errors import ScheduleError
-from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import Schedule, ScheduleBuilder
-from netsim.schedule.pieces import Groups, check_ranges, checked_groups, cut, piece_count
+from netsim.schedule.options import Common, Pieces
+from netsim.schedule.pieces import Given, GivenPieces, Groups, check_ranges, checked_groups, cut
 
 Numbers = npt.NDArray[np.int64]
 
@@ -39,10 +39,7 @@ def all_reduce(
     *,
     dims: Sequence[int] | None = None,
     groups: Groups | None = None,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
+    **options: Unpack[Pieces],
 ) -> Schedule:
     """Build a hierarchical ring all-reduce.
 
@@ -54,13 +51,9 @@ def all_reduce(
         Sizes of the dimensions in the order in which they reduce; neighbouring ranks differ in the first.
     groups : sequence of sequence of int
         The ranks of each server, in whose order dimensions count; without `dims`, ranks a server and servers.
-    chunk_bytes, chunks : int or None
-        Size or number of the chunks of the whole data; by default one in a single dimension, else at most 16, in none
-        of which a rank's last share is below 256 KiB.
-    align_bytes : int
-        Boundaries are multiples of this.
-    limit : int or None
-        The most operations accepted.
+    **options
+        See `netsim.schedule.options.Pieces`: the whole data is cut; by default into one piece in a single dimension, else
+        at most 16, in none of which a rank's last share is below 256 KiB.
 
     Notes
     -----
@@ -72,29 +65,21 @@ def all_reduce(
     >>> all_reduce(4, 400, dims=(2, 2), chunks=1)
     <Schedule all_reduce hierarchical:2x2: 4 ranks, 400 bytes, 16 operations, 24 requirements, 16 lanes>
     """
+    given = GivenPieces(**options)
     order, lengths = _layout("all_reduce", ranks, dims, groups)
     lengths = [length for length in lengths if length > 1]
     default = max(1, min(MOST_PIECES, size_bytes // (ranks * LEAST_SHARE_BYTES))) if len(lengths) > 1 else 1
-    pieces = piece_count(size_bytes, chunk_bytes, chunks, default=default)
+    pieces = given.count(size_bytes, default)
     a_chunk = 2 * ranks * sum(length - 1 for length in lengths)
-    builder = ScheduleBuilder(
-        "all_reduce",
-        _name(dims),
-        ranks,
-        size_bytes,
-        expected=pieces * a_chunk,
-        limit=limit,
-        align_bytes=align_bytes,
-        pieces=pieces,
-    )
+    builder = given.builder("all_reduce", _name(dims), ranks, size_bytes, expected=pieces * a_chunk, pieces=pieces)
     if not lengths:
         return builder.build()
     one = _OneChunk(lengths, order, builder)
     if pieces == 1:
         # Chunks that overlap are in different phases at the same step.
         builder.phases = tuple(one.phases)
-    chunk_bounds = cut([0], [size_bytes], pieces, chunk_bytes, align_bytes)[0]
-    blocks = cut(chunk_bounds[:-1], chunk_bounds[1:], ranks, None, align_bytes)
+    chunk_bounds = given.cut([0], [size_bytes], pieces)[0]
+    blocks = cut(chunk_bounds[:-1], chunk_bounds[1:], ranks, None, given.align_bytes)
     piece = np.arange(pieces)[:, None]
     start = blocks[piece, one.column("block")]
 
@@ -123,8 +108,7 @@ def all_to_all(
     *,
     dims: Sequence[int] | None = None,
     groups: Groups | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
+    **options: Unpack[Common],
 ) -> Schedule:
     """Build a node-aware all-to-all: inside the server to the GPU on the destination's rail, then over the network.
 
@@ -138,10 +122,8 @@ def all_to_all(
         Ranks a server, and servers.
     groups : sequence of sequence of int
         The ranks of each server; place i of each is on rail i.
-    align_bytes : int
-        Block boundaries are multiples of this.
-    limit : int or None
-        The most operations accepted.
+    **options
+        See `netsim.schedule.options.Common`.
 
     Examples
     --------
@@ -149,23 +131,17 @@ def all_to_all(
     >>> [int((plan.lane == plan.lane[op]).sum()) for op in (0, -1)]  # messages of a rank inside, and over the network
     [3, 1]
     """
+    given = Given(**options)
     order, lengths = _layout("alltoall", ranks, dims, groups)
     if len(lengths) > 2:
         raise ScheduleError(f"hierarchical alltoall has two dimensions, ranks a server and servers; got {len(lengths)}")
     local, nodes = lengths[0], prod(lengths[1:])
-    builder = ScheduleBuilder(
-        "alltoall",
-        _name(dims),
-        ranks,
-        size_bytes,
-        expected=ranks * (local + nodes - 2),
-        limit=limit,
-        align_bytes=align_bytes,
-        phases=((0, "inside"), (local - 1, "network")) if local > 1 else (),
-    )
+    phases = ((0, "inside"), (local - 1, "network")) if local > 1 else ()
+    expected = ranks * (local + nodes - 2)
+    builder = given.builder("alltoall", _name(dims), ranks, size_bytes, expected=expected, phases=phases)
     check_ranges("alltoall", "hierarchical", ranks, ranks * ((local - 1) * nodes + (nodes - 1) * local))
     grid = np.array(order, np.int64).reshape(nodes, local)
-    bounds = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
+    bounds = given.blocks(size_bytes, ranks)
     node, place = (index.ravel() for index in np.indices((nodes, local)))
     source = grid.ravel()
 

@@ -7,142 +7,77 @@ another's: all heads work at once and meet only at the links.
 All ranks must sit on one switch that multicasts and reduces.
 """
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from netsim.schedule.collective import block_bounds
-from netsim.schedule.dag import BRANCH, HEAD, LEG, OUTPUT, TRUNK, Schedule, ScheduleBuilder
-from netsim.schedule.pieces import cut, piece_count
+from netsim.schedule.dag import BRANCH, HEAD, LEG, OUTPUT, TRUNK, Schedule
+from netsim.schedule.options import Pieces
+from netsim.schedule.pieces import GivenPieces
 
 
-def all_reduce(
-    ranks: int,
-    size_bytes: int,
-    *,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def all_reduce(ranks: int, size_bytes: int, **options: Unpack[Pieces]) -> Schedule:
     """Build an all-reduce in the switch.
 
     Parameters
     ----------
     ranks, size_bytes : int
         How many ranks, and bytes.
-    chunk_bytes, chunks : int or None
-        Cut each head's block into pieces of this size, or into this many; by default at most 64, none below 4 KiB.
-        Whole blocks take max(2 alpha + N (1 + 1/p)/B, alpha + 2 N/B) on an ideal switch, pieces tend to
+    **options
+        See `netsim.schedule.options.Pieces`: each head's block is cut, by default into at most 64 pieces, none below
+        4 KiB. Whole blocks take max(2 alpha + N (1 + 1/p)/B, alpha + 2 N/B) on an ideal switch, pieces tend to
         N (1 + 1/p)/B.
-    align_bytes : int
-        Boundaries are multiples of this.
-    limit : int or None
-        The most operations accepted.
     """
-    return _build("all_reduce", ranks, size_bytes, 0, chunk_bytes, chunks, align_bytes, limit)
+    return _build("all_reduce", ranks, size_bytes, 0, GivenPieces(**options))
 
 
-def reduce_scatter(
-    ranks: int,
-    size_bytes: int,
-    *,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def reduce_scatter(ranks: int, size_bytes: int, **options: Unpack[Pieces]) -> Schedule:
     """Build a reduce-scatter in the switch: legs and outputs only; parameters as in `all_reduce`.
 
     By default blocks are sent whole.
     """
-    return _build("reduce_scatter", ranks, size_bytes, 0, chunk_bytes, chunks, align_bytes, limit)
+    return _build("reduce_scatter", ranks, size_bytes, 0, GivenPieces(**options))
 
 
-def all_gather(
-    ranks: int,
-    size_bytes: int,
-    *,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def all_gather(ranks: int, size_bytes: int, **options: Unpack[Pieces]) -> Schedule:
     """Build an all-gather in the switch: trunks and branches only; parameters as in `all_reduce`.
 
     By default blocks are sent whole.
     """
-    return _build("all_gather", ranks, size_bytes, 0, chunk_bytes, chunks, align_bytes, limit)
+    return _build("all_gather", ranks, size_bytes, 0, GivenPieces(**options))
 
 
-def broadcast(
-    ranks: int,
-    size_bytes: int,
-    *,
-    root: int = 0,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def broadcast(ranks: int, size_bytes: int, *, root: int = 0, **options: Unpack[Pieces]) -> Schedule:
     """Build a broadcast in the switch: the root's data goes up once and down to all others.
 
     By default it is sent whole; parameters as in `all_reduce`.
     """
-    return _build("broadcast", ranks, size_bytes, root, chunk_bytes, chunks, align_bytes, limit)
+    return _build("broadcast", ranks, size_bytes, root, GivenPieces(**options))
 
 
-def reduce(
-    ranks: int,
-    size_bytes: int,
-    *,
-    root: int = 0,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def reduce(ranks: int, size_bytes: int, *, root: int = 0, **options: Unpack[Pieces]) -> Schedule:
     """Build a reduce in the switch: everybody's data goes up once and the sum down to the root.
 
     By default it is sent whole; parameters as in `all_reduce`.
     """
-    return _build("reduce", ranks, size_bytes, root, chunk_bytes, chunks, align_bytes, limit)
+    return _build("reduce", ranks, size_bytes, root, GivenPieces(**options))
 
 
-def _build(
-    collective: str,
-    ranks: int,
-    size_bytes: int,
-    root: int,
-    chunk_bytes: int | None,
-    chunks: int | None,
-    align_bytes: int,
-    limit: int | None,
-) -> Schedule:
+def _build(collective: str, ranks: int, size_bytes: int, root: int, given: GivenPieces) -> Schedule:
     """Lay out the operations of one piece of one head and repeat them: piece by piece, head by head."""
     adds, copies = collective not in ("all_gather", "broadcast"), collective not in ("reduce_scatter", "reduce")
     whole = collective in ("broadcast", "reduce")
     heads = [root] if whole else list(range(ranks))
-    blocks = [0, size_bytes] if whole else block_bounds(size_bytes, ranks, align_bytes)
-    count = piece_count(blocks[1], chunk_bytes, chunks, default=None if adds and copies else 1)
+    blocks = [0, size_bytes] if whole else block_bounds(size_bytes, ranks, given.align_bytes)
+    count = given.count(blocks[1], default=None if adds and copies else 1)
     members = list(range(ranks))
     receivers = [rank for rank in members if not whole or rank != root]
     kinds = (([LEG] * ranks + [OUTPUT]) if adds else []) + (([TRUNK] + [BRANCH] * len(receivers)) if copies else [])
     expected = count * len(heads) * len(kinds) if ranks > 1 else 0
     phases = ((0, "reduce in the switch"), (1, "multicast")) if adds and copies else ()
-    builder = ScheduleBuilder(
-        collective,
-        "nvls",
-        ranks,
-        size_bytes,
-        root,
-        expected=expected,
-        limit=limit,
-        align_bytes=align_bytes,
-        phases=phases,
-        pieces=count,
-    )
+    builder = given.builder(collective, "nvls", ranks, size_bytes, root, expected=expected, pieces=count, phases=phases)
     if not expected:
         return builder.build()
     kind = np.array(kinds)
@@ -157,7 +92,7 @@ def _build(
             src[place, down[0]], dst[place, down[1]] = head, receivers
             lane[place, down[0]] = builder.lane(head, "trunk")
             lane[place, down[1]] = builder.lanes(receivers, f"branch {head}")
-    bounds = cut(blocks[:-1], blocks[1:], count, chunk_bytes, align_bytes)
+    bounds = given.cut(blocks[:-1], blocks[1:], count)
     shape = (count, len(heads), len(kinds))
     start, stop = bounds[:, :-1].T[..., None], bounds[:, 1:].T[..., None]
     first = np.isin(kind, (LEG, OUTPUT)) if adds else kind >= 0

@@ -136,7 +136,8 @@ class History:
         return self._component[op] == self._current and bool(self._read >> self._bit[op] & 1)
 
     def _same_bytes(self, op: int, other: int) -> bool:
-        return self._schedule.ranges(op) == self._schedule.ranges(other)
+        one, another = ([part for part in self._schedule.ranges(each) if part[1]] for each in (op, other))
+        return one == another
 
 
 def _components(schedule: Schedule) -> tuple[list[int], list[int]]:

@@ -10,13 +10,18 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
+from inspect import iscoroutine
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from netsim.errors import NetsimError, ScheduleError
+from netsim.schedule.checks import check_schedule
 from netsim.schedule.collective import ROOTED
-from netsim.schedule.dag import Schedule, ScheduleBuilder
+from netsim.schedule.dag import COLUMNS, Schedule, ScheduleBuilder
 
 MOST_BYTES = 1 << 20
 """A larger file is refused: it is not a schedule's recipe."""
@@ -67,15 +72,20 @@ def build_own(
         # What the file prints is words for its user, not data.
         with redirect_stdout(sys.stderr):
             made: Any = function(ranks, size_bytes)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _told(error, file) from error
     code = getattr(function, "__code__", None)
     place = f"{file}:{code.co_firstlineno}" if code is not None and code.co_filename == file else file
     if isinstance(made, ScheduleBuilder):
         raise ScheduleError(f"{place}: {_FUNCTION}() returns a ScheduleBuilder; end it with return plan.build()")
+    if iscoroutine(made):
+        made.close()  # else Python warns that nobody awaited it
     if not isinstance(made, Schedule):
         raise ScheduleError(f"{place}: {_FUNCTION}() returns {type(made).__name__}; it must return a Schedule")
-    asked = {"collective": collective, "ranks": ranks, "size_bytes": size_bytes}
+    _check_columns(made, place)
+    asked: dict[str, Any] = {"collective": collective, "ranks": ranks, "size_bytes": size_bytes}
     if collective in ROOTED:
         asked["root"] = root
     for name, wanted in asked.items():
@@ -83,7 +93,24 @@ def build_own(
         if found != wanted:
             words = name.replace("_", " in ")
             raise ScheduleError(f"{place}: {_FUNCTION}() made a schedule whose {words} is {found}; asked for was {wanted}")
-    return replace(made, algorithm=path.name)
+    return replace(made, algorithm=path.name, **asked)
+
+
+def _check_columns(made: Schedule, place: str) -> None:
+    """Check what the builder has checked once more: a file may have put other columns in their place."""
+    count = len(made.kind) if isinstance(getattr(made, "kind", None), np.ndarray) else 0
+    shapes = {name: (dtype, (count,)) for name, dtype, _ in COLUMNS} | {"requires_start": (np.int64, (count + 1,))}
+    for name, (dtype, shape) in shapes.items():
+        column = getattr(made, name, None)
+        if not isinstance(column, np.ndarray) or column.dtype != dtype or column.shape != shape:
+            kind = np.dtype(dtype).name
+            raise ScheduleError(f"{place}: the schedule's column {name!r} must be an array of {kind}, shape {shape}")
+    try:
+        check_schedule(made, np.repeat(np.arange(count), np.diff(made.requires_start)))
+    except ScheduleError as error:
+        raise ScheduleError(f"{place}: {error}") from None
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise ScheduleError(f"{place}: the schedule's columns do not fit each other: {error}") from error
 
 
 def _function(path: Path, file: str) -> Callable[[int, int], object]:
@@ -93,7 +120,10 @@ def _function(path: Path, file: str) -> Callable[[int, int], object]:
     if path.suffix != ".py":
         raise ScheduleError(f"{file}: not the name of an algorithm nor of a Python file (.py)")
     try:
-        if path.stat().st_size > MOST_BYTES:
+        status = path.stat()
+        if not (S_ISREG(status.st_mode) or S_ISDIR(status.st_mode)):
+            raise ScheduleError(f"{file}: a device or a pipe; give a Python file with {_FUNCTION}()")
+        if status.st_size > MOST_BYTES:
             raise ScheduleError(f"{file}: larger than {MOST_BYTES} bytes, so no recipe of a schedule")
         source = path.read_bytes()
     except OSError as error:
@@ -105,7 +135,9 @@ def _function(path: Path, file: str) -> Callable[[int, int], object]:
     try:
         with redirect_stdout(sys.stderr):
             exec(compile(source, file, "exec"), module.__dict__)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise _told(error, file) from error
     function: object = getattr(module, _FUNCTION, None)
     if not callable(function):
@@ -128,4 +160,8 @@ def _told(error: BaseException, file: str) -> NetsimError:
         return type(error)(f"{place}: {error}")
     if isinstance(error, SystemExit):
         return ScheduleError(f"{place}: ends the program instead of returning a Schedule")
-    return ScheduleError(f"{place}: {type(error).__name__}: {error}")
+    try:
+        words = str(error)
+    except Exception:
+        words = "it has no words for itself"
+    return ScheduleError(f"{place}: {type(error).__name__}: {words}")

@@ -7,13 +7,14 @@ in order; NCCL's worker groups, slots and network proxies are left out here.
 """
 
 from collections.abc import Iterator
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from netsim.schedule.collective import block_bounds
-from netsim.schedule.dag import Schedule, ScheduleBuilder
-from netsim.schedule.pieces import check_ranges, cut, piece_count
+from netsim.schedule.dag import Schedule
+from netsim.schedule.options import Pieces
+from netsim.schedule.pieces import GivenPieces, check_ranges
 
 STEP_BYTES = 512 * 1024
 """One step of NCCL's buffer (4 MiB in 8 steps): two or more aggregated messages must fit in it."""
@@ -23,28 +24,16 @@ _MORE_DOUBLINGS = 3
 Numbers = npt.NDArray[np.int64]
 
 
-def all_gather(
-    ranks: int,
-    size_bytes: int,
-    *,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def all_gather(ranks: int, size_bytes: int, **options: Unpack[Pieces]) -> Schedule:
     """Build a PAT all-gather.
 
     Parameters
     ----------
     ranks, size_bytes : int
         How many ranks, and bytes of the whole result.
-    chunk_bytes, chunks : int or None
-        Cut each block into pieces of this size, or into this many, and gather one piece of all blocks after the other;
-        by default blocks are sent whole. Smaller pieces are aggregated more.
-    align_bytes : int
-        Boundaries are multiples of this.
-    limit : int or None
-        The most operations accepted.
+    **options
+        See `netsim.schedule.options.Pieces`: each block is cut, and one piece of all blocks gathered after the other; by
+        default blocks are sent whole. Smaller pieces are aggregated more.
 
     Examples
     --------
@@ -55,20 +44,12 @@ def all_gather(
     step 2: r0->r6 chunk 0 (2 ranges) and 7 more
     step 3: r0->r7 chunk 0 (4 ranges) and 7 more
     """
-    return _build("all_gather", ranks, size_bytes, chunk_bytes, chunks, align_bytes, limit)
+    return _build("all_gather", ranks, size_bytes, GivenPieces(**options))
 
 
-def reduce_scatter(
-    ranks: int,
-    size_bytes: int,
-    *,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def reduce_scatter(ranks: int, size_bytes: int, **options: Unpack[Pieces]) -> Schedule:
     """Build a PAT reduce-scatter, the time reversal of the all-gather: near first, far last; parameters as there."""
-    return _build("reduce_scatter", ranks, size_bytes, chunk_bytes, chunks, align_bytes, limit)
+    return _build("reduce_scatter", ranks, size_bytes, GivenPieces(**options))
 
 
 def aggregation(ranks: int, block_bytes: int) -> tuple[int, int]:
@@ -129,37 +110,22 @@ def _preorder(count: int) -> Iterator[int]:
         stack.extend(node + (1 << bit) for bit in range(low.bit_length() - 1))
 
 
-def _build(
-    collective: str,
-    ranks: int,
-    size_bytes: int,
-    chunk_bytes: int | None,
-    chunks: int | None,
-    align_bytes: int,
-    limit: int | None,
-) -> Schedule:
+def _build(collective: str, ranks: int, size_bytes: int, given: GivenPieces) -> Schedule:
     """Add message after message, each for all ranks at once; a message waits for those that brought or raised its blocks."""
     gathers = collective == "all_gather"
-    blocks = np.array(block_bounds(size_bytes, ranks, align_bytes), np.int64)
-    pieces = piece_count(int(blocks[1]), chunk_bytes, chunks, default=1)
-    largest = -(-int(blocks[1]) // pieces) if chunk_bytes is None else min(chunk_bytes, int(blocks[1]))
+    blocks = given.blocks(size_bytes, ranks)
+    block = int(blocks[1])
+    pieces = given.count(block, default=1)
+    largest = -(-block // pieces) if given.chunk_bytes is None else min(given.chunk_bytes, block)
     messages = message_offsets(ranks, largest)
     if not gathers:
         messages.reverse()
-    builder = ScheduleBuilder(
-        collective,
-        "pat",
-        ranks,
-        size_bytes,
-        expected=pieces * len(messages) * ranks,
-        limit=limit,
-        align_bytes=align_bytes,
-        pieces=pieces,
-    )
+    expected = pieces * len(messages) * ranks
+    builder = given.builder(collective, "pat", ranks, size_bytes, expected=expected, pieces=pieces)
     if not messages:
         return builder.build()
     check_ranges(collective, "pat", ranks, pieces * ranks * (ranks - 1))
-    bounds = cut(blocks[:-1], blocks[1:], pieces, chunk_bytes, align_bytes)
+    bounds = given.cut(blocks[:-1], blocks[1:], pieces)
     lanes = builder.lanes(range(ranks))
     rank = np.arange(ranks)
     for piece in range(pieces):

@@ -1,11 +1,14 @@
 """How builders cut data: blocks into pieces for pipelining, and ranks into the order that a ring or chain visits them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from netsim.errors import ScheduleError, TooManyMessagesError
+from netsim.schedule.collective import block_bounds
+from netsim.schedule.dag import ScheduleBuilder
 from netsim.units import MAX_BYTES
 
 Bytes = npt.NDArray[np.int64]
@@ -19,26 +22,64 @@ MOST_RANGES = 2**25
 """Most ranges in the messages of a schedule; building one takes some 100 bytes for each."""
 
 
-def piece_count(largest: int, chunk_bytes: int | None, chunks: int | None, *, default: int | None = None) -> int:
-    """Return into how many pieces the largest block is cut.
+@dataclass(frozen=True)
+class Given:
+    """The values of `netsim.schedule.options.Common`, with their defaults."""
 
-    Parameters
-    ----------
-    largest : int, bytes
-        The largest block.
-    chunk_bytes, chunks : int or None
-        Size or number of pieces that the user asks for, not both.
-    default : int or None
-        Number of pieces otherwise; None is at most `MOST_PIECES`, none below `LEAST_PIECE_BYTES`.
-    """
-    check_pieces(chunk_bytes, chunks)
-    if chunks is not None:
-        return chunks
-    if chunk_bytes is not None:
-        return max(1, -(-largest // chunk_bytes))
-    if default is not None:
-        return default
-    return max(1, min(MOST_PIECES, largest // LEAST_PIECE_BYTES))
+    align_bytes: int = 1
+    limit: int | None = None
+
+    def blocks(self, size_bytes: int, count: int) -> Bytes:
+        """Return the boundaries of `block_bounds` as an array."""
+        return np.array(block_bounds(size_bytes, count, self.align_bytes), np.int64)
+
+    def builder(
+        self,
+        collective: str,
+        algorithm: str,
+        ranks: int,
+        size_bytes: int,
+        root: int = 0,
+        *,
+        expected: int,
+        pieces: int = 1,
+        phases: tuple[tuple[int, str], ...] = (),
+    ) -> ScheduleBuilder:
+        """Return a builder that keeps to the limit and knows the alignment; parameters as in `ScheduleBuilder`."""
+        return ScheduleBuilder(
+            collective, algorithm, ranks, size_bytes, root, expected, self.limit, self.align_bytes, phases, pieces
+        )
+
+
+@dataclass(frozen=True)
+class GivenPieces(Given):
+    """The values of `netsim.schedule.options.Pieces`, with their defaults."""
+
+    chunk_bytes: int | None = None
+    chunks: int | None = None
+
+    def count(self, largest: int, default: int | None = None) -> int:
+        """Return into how many pieces the largest block is cut.
+
+        Parameters
+        ----------
+        largest : int, bytes
+            The largest block.
+        default : int or None
+            Number of pieces if none is asked for; None is at most `MOST_PIECES`, none below `LEAST_PIECE_BYTES`.
+        """
+        check_pieces(self.chunk_bytes, self.chunks)
+        if self.chunks is not None:
+            return self.chunks
+        if self.chunk_bytes is not None:
+            return max(1, -(-largest // self.chunk_bytes))
+        if default is not None:
+            return default
+        return max(1, min(MOST_PIECES, largest // LEAST_PIECE_BYTES))
+
+    def cut(self, start: npt.ArrayLike, stop: npt.ArrayLike, count: int) -> Bytes:
+        """Cut blocks into that many pieces each, as `cut` does."""
+        return cut(start, stop, count, self.chunk_bytes, self.align_bytes)
 
 
 def check_pieces(chunk_bytes: int | None, chunks: int | None) -> None:

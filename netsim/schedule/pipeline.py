@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from netsim.schedule.dag import Schedule, ScheduleBuilder
-from netsim.schedule.pieces import cut, piece_count
+from netsim.schedule.dag import Schedule
+from netsim.schedule.pieces import GivenPieces
 
 DIRECTIONS = {"all_reduce": ("up", "down"), "reduce": ("up",), "broadcast": ("down",)}
 """Which ways the data of a collective travels."""
@@ -60,12 +60,9 @@ def build(
     algorithm: str,
     ranks: int,
     size_bytes: int,
-    flows: Sequence[Flow],
     root: int,
-    chunk_bytes: int | None,
-    chunks: int | None,
-    align_bytes: int,
-    limit: int | None,
+    flows: Sequence[Flow],
+    given: GivenPieces,
 ) -> Schedule:
     """Build an all-reduce (up and down), a reduce (up) or a broadcast (down) along trees.
 
@@ -79,26 +76,14 @@ def build(
         As in `Schedule`.
     flows : sequence of Flow
         Trees that together carry all bytes.
-    chunk_bytes, chunks : int or None
-        Size or number of the chunks of each flow; by default at most 64, none below 4 KiB.
-    align_bytes, limit : int or None
-        As in `ScheduleBuilder`.
+    given : GivenPieces
+        Each flow is cut; by default into at most 64 pieces, none below 4 KiB.
     """
     directions = DIRECTIONS[collective]
     starts, stops = [flow.start for flow in flows], [flow.stop for flow in flows]
-    count = piece_count(max(stop - start for start, stop in zip(starts, stops, strict=True)), chunk_bytes, chunks)
+    count = given.count(max(stop - start for start, stop in zip(starts, stops, strict=True)))
     per_chunk = len(flows) * len(directions) * (ranks - 1)
-    builder = ScheduleBuilder(
-        collective,
-        algorithm,
-        ranks,
-        size_bytes,
-        root,
-        expected=count * per_chunk,
-        limit=limit,
-        align_bytes=align_bytes,
-        pieces=count,
-    )
+    builder = given.builder(collective, algorithm, ranks, size_bytes, root, expected=count * per_chunk, pieces=count)
     if per_chunk == 0:
         return builder.build()
     columns: dict[str, list[int]] = {name: [] for name in ("up", "flow", "src", "dst", "lane", "step")}
@@ -112,7 +97,7 @@ def build(
             for name, value in zip(columns, row, strict=True):
                 columns[name].append(value)
             pairs.extend((op, first + need) for need in move.after)
-    bounds = cut(starts, stops, count, chunk_bytes, align_bytes)
+    bounds = given.cut(starts, stops, count)
     one = {name: np.array(values, np.int64) for name, values in columns.items()}
     place = _places(one, count)
     chunk = np.arange(count)[:, None]

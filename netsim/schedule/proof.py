@@ -7,7 +7,10 @@ still be stuck if its lanes start operations in an order that its requirements d
 
 from collections.abc import Callable
 
+import numpy as np
+
 from netsim.errors import ProofError
+from netsim.schedule.checks import check_schedule
 from netsim.schedule.dag import Schedule
 from netsim.schedule.walk import Walker
 
@@ -28,7 +31,8 @@ def prove(schedule: Schedule) -> None:
     StuckError
         If requirements form a cycle.
     ScheduleError
-        If the schedule is too large to follow.
+        If the schedule is too large to follow, or no engine could run it (its columns may have been replaced since it
+        was built).
 
     Notes
     -----
@@ -43,6 +47,7 @@ def prove(schedule: Schedule) -> None:
     >>> second = plan.send(1, 2, size=100, after=[first])
     >>> prove(plan.build())
     """
+    check_schedule(schedule, np.repeat(np.arange(len(schedule)), np.diff(schedule.requires_start)))
     if schedule.ranks == 1 and len(schedule):
         raise ProofError(f"{schedule.collective} over one rank moves nothing, but the schedule has {schedule.describe(0)}")
     walker = Walker(schedule, lambda rank, atom: 1 << rank, _disjoint)

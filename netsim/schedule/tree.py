@@ -6,11 +6,13 @@ up (reduce) and down (broadcast) at the same time; children are served in the or
 """
 
 from itertools import pairwise
+from typing import Unpack
 
 from netsim.schedule import pipeline
 from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import Schedule
-from netsim.schedule.pieces import Groups, checked_groups
+from netsim.schedule.options import Pieces, ServerPieces
+from netsim.schedule.pieces import GivenPieces, Groups, checked_groups
 
 
 def parent_of(label: int, count: int) -> int:
@@ -59,86 +61,47 @@ def second_tree_node(label: int, count: int) -> int:
     return count - 1 - label if count % 2 == 0 else (label + 1) % count
 
 
-def all_reduce(
-    ranks: int,
-    size_bytes: int,
-    *,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    groups: Groups | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def all_reduce(ranks: int, size_bytes: int, **options: Unpack[ServerPieces]) -> Schedule:
     """Build an all-reduce by a single binary tree: about 3 N/B, because an inner rank receives from three others.
 
     Parameters
     ----------
     ranks, size_bytes : int
         How many ranks, and bytes.
-    chunk_bytes, chunks : int or None
-        Size or number of the chunks; by default at most 64, none below 4 KiB.
-    groups : sequence of sequence of int
-        The ranks of each server; with more than one the tree is over servers, with a chain of GPUs inside each.
-    align_bytes : int
-        Boundaries are multiples of this.
-    limit : int or None
-        The most operations accepted.
+    **options
+        See `netsim.schedule.options.ServerPieces`: the data is cut, by default into at most 64 pieces, none below 4 KiB;
+        with more than one server the tree is over servers, with a chain of GPUs inside each.
     """
-    flows = [_flow(ranks, groups, 0, False, 0, size_bytes, "tree")]
-    return pipeline.build("all_reduce", "tree", ranks, size_bytes, flows, 0, chunk_bytes, chunks, align_bytes, limit)
+    return _single("all_reduce", ranks, size_bytes, 0, **options)
 
 
-def broadcast(
-    ranks: int,
-    size_bytes: int,
-    *,
-    root: int = 0,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    groups: Groups | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def broadcast(ranks: int, size_bytes: int, *, root: int = 0, **options: Unpack[ServerPieces]) -> Schedule:
     """Build a broadcast down a single binary tree; parameters as in `all_reduce`."""
-    flows = [_flow(ranks, groups, root, False, 0, size_bytes, "tree")]
-    return pipeline.build("broadcast", "tree", ranks, size_bytes, flows, root, chunk_bytes, chunks, align_bytes, limit)
+    return _single("broadcast", ranks, size_bytes, root, **options)
 
 
-def reduce(
-    ranks: int,
-    size_bytes: int,
-    *,
-    root: int = 0,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    groups: Groups | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def reduce(ranks: int, size_bytes: int, *, root: int = 0, **options: Unpack[ServerPieces]) -> Schedule:
     """Build a reduce up a single binary tree; parameters as in `all_reduce`."""
-    flows = [_flow(ranks, groups, root, False, 0, size_bytes, "tree")]
-    return pipeline.build("reduce", "tree", ranks, size_bytes, flows, root, chunk_bytes, chunks, align_bytes, limit)
+    return _single("reduce", ranks, size_bytes, root, **options)
 
 
-def double_all_reduce(
-    ranks: int,
-    size_bytes: int,
-    *,
-    chunk_bytes: int | None = None,
-    chunks: int | None = None,
-    groups: Groups | None = None,
-    align_bytes: int = 1,
-    limit: int | None = None,
-) -> Schedule:
+def double_all_reduce(ranks: int, size_bytes: int, *, groups: Groups | None = None, **options: Unpack[Pieces]) -> Schedule:
     """Build an all-reduce by a double binary tree, each tree with half the data: about 2 N/B.
 
-    `chunk_bytes` or `chunks` apply to each tree; by default at most 64 a tree, none below 4 KiB. Other parameters as in
-    `all_reduce`.
+    What is cut is the half of each tree; parameters as in `all_reduce`.
     """
-    halves = block_bounds(size_bytes, 2, align_bytes)
+    given = GivenPieces(**options)
+    halves = block_bounds(size_bytes, 2, given.align_bytes)
     flows = [_flow(ranks, groups, 0, bool(tree), halves[tree], halves[tree + 1], f"tree {tree}") for tree in (0, 1)]
-    name = "double_binary_tree"
-    return pipeline.build("all_reduce", name, ranks, size_bytes, flows, 0, chunk_bytes, chunks, align_bytes, limit)
+    return pipeline.build("all_reduce", "double_binary_tree", ranks, size_bytes, 0, flows, given)
+
+
+def _single(
+    collective: str, ranks: int, size_bytes: int, root: int, groups: Groups | None = None, **options: Unpack[Pieces]
+) -> Schedule:
+    given = GivenPieces(**options)
+    flows = [_flow(ranks, groups, root, False, 0, size_bytes, "tree")]
+    return pipeline.build(collective, "tree", ranks, size_bytes, root, flows, given)
 
 
 def _flow(ranks: int, groups: Groups | None, root: int, second: bool, start: int, stop: int, name: str) -> pipeline.Flow:

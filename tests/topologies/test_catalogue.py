@@ -1,9 +1,11 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from netsim.errors import FabricError, NetsimError, ProfileError
 from netsim.fabric import check_fabric, topology_digest
+from netsim.routing import Router
 from topologies import build, load_profile, preset_names, write_profile
 
 
@@ -114,3 +116,12 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
     code = f"import sys, topologies.catalogue; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_chip_to_chip_profile_of_any_name_keeps_gpudirect(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    write_profile(replace(load_profile("c2c_gh200"), name="mine", effective_rate_bytes_per_s=400e9), path)
+    graph = build("gh200", nodes=2, nic="ndr400", profile=str(path))
+    assert graph.edges["node0/gpu0", "node0/cpu0"]["link"].bandwidth_bytes_per_s == 400e9
+    router = Router(graph)
+    assert not any("memory" in router.edges[edge][1] for edge in router.path(0, 1))

@@ -1,7 +1,9 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from netsim.units import format_rate
 from topologies import build, load_profile, preset_names, remarks
 
 
@@ -20,6 +22,48 @@ def test_missing_nvlinks_are_seen() -> None:
     link = graph.edges["gpu3", "nvswitch"]["link"]
     graph.edges["gpu3", "nvswitch"]["link"] = replace(link, count=17)
     assert remarks(graph) == ["gpu3 has 17 GPU-to-GPU links where most GPUs have 18"]
+
+
+def test_of_two_equally_frequent_numbers_the_larger_is_usual() -> None:
+    graph = build("hgx-h100")
+    for gpu in range(4):
+        for edge in ((f"gpu{gpu}", "nvswitch"), ("nvswitch", f"gpu{gpu}")):
+            graph.edges[edge]["link"] = load_profile("nvlink4").link(count=12)
+    assert remarks(graph) == ["gpu0 has 12 GPU-to-GPU links where other GPUs have 18 (and 3 more GPUs differ)"]
+
+
+def test_more_links_than_any_gpu_has_are_seen(tmp_path: Path) -> None:
+    # Three GPUs that list 19 links to each of two others: 38 a GPU.
+    path = tmp_path / "mesh.yaml"
+    links = "".join(f"- {{between: [{pair}], profile: nvlink4, count: 19}}\n" for pair in ("a, b", "a, c", "b, c"))
+    path.write_text("nodes: {a: {kind: gpu}, b: {kind: gpu}, c: {kind: gpu}}\nlinks:\n" + links)
+    assert remarks(build(str(path))) == [
+        "a has 38 GPU-to-GPU links; no GPU is sold with more than 36 (and 2 more GPUs likewise)"
+    ]
+
+
+def test_fewer_links_in_one_direction_are_seen() -> None:
+    graph = build("hgx-h100")
+    graph.edges["nvswitch", "gpu3"]["link"] = load_profile("nvlink4").link(count=9)
+    assert remarks(graph) == ["gpu3 sends over 18 GPU-to-GPU links but receives over 9"]
+
+
+def test_a_slow_bundle_is_told_a_link() -> None:
+    graph = build("hgx-h100")
+    link = graph.edges["gpu3", "nvswitch"]["link"]
+    graph.edges["gpu3", "nvswitch"]["link"] = replace(link, bandwidth_bytes_per_s=100e9)
+    (remark,) = remarks(graph)
+    assert remark.startswith("each of 18 links gpu3->nvswitch moves 5.556 GB/s")  # 100 / 18
+
+
+def test_a_link_faster_than_its_kind_can_signal_is_seen() -> None:
+    graph = build("pcie-pair")
+    link = graph.edges["gpu0", "cpu0"]["link"]
+    graph.edges["gpu0", "cpu0"]["link"] = replace(link, bandwidth_bytes_per_s=50e9)
+    line = load_profile("pcie4").line_rate_bytes_per_s
+    assert remarks(graph) == [
+        f"link gpu0->cpu0 moves 50 GB/s where its kind pcie4 signals no more than {format_rate(float(f'{line:.4g}'))}"
+    ]
 
 
 def test_a_slow_link_is_seen() -> None:

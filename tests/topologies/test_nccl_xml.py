@@ -219,6 +219,41 @@ def test_hosts_of_several_machines_are_not_joined_by_a_socket_link(tmp_path: Pat
     assert len(ranks_of(graph)) == 2
 
 
+def test_trays_of_one_domain_may_repeat_their_bus_ids(tmp_path: Path) -> None:
+    link = '<nvlink target="FFFFFFF:FF:FF.0" count="18" tclass="0x068000"/>'
+    pair = '<nvlink target="0000:02:00.0" count="4" tclass="0x030200"/>'
+    trays = [gpu(1, f'rank="{2 * n}">{link}{pair}') + gpu(2, f'rank="{2 * n + 1}">{link}') for n in (0, 1)]
+    path = tmp_path / "rack.xml"
+    cpus = "".join(f'<cpu host_hash="0x{n}" numaid="0" arch="arm64">{text}</cpu>' for n, text in enumerate(trays))
+    path.write_text(f"<system>{cpus}</system>")
+    graph = load_nccl_xml(path)
+    assert ranks_of(graph) == ("gpu0", "gpu1", "gpu2", "gpu3")
+    assert {end: graph.edges["gpu2", end]["link"].count for end in graph.successors("gpu2")} == {
+        "cpu1": 1,
+        "nvswitch": 18,
+        "gpu3": 4,
+    }
+
+
+def test_a_bus_id_is_a_number_however_it_is_written(tmp_path: Path) -> None:
+    target = '><nvlink target="00000000:0A:00.0" count="4" tclass="0x030200"/>'
+    text = gpu(0, target) + gpu(1).replace("0000:01:00.0", "0000:0a:00.0")
+    assert load_nccl_xml(machine(tmp_path, text)).edges["gpu0", "gpu1"]["link"].count == 4
+
+
+def test_whole_numbers_may_be_hexadecimal(tmp_path: Path) -> None:
+    text = gpu(0, 'rank="0x1">') + gpu(1, 'rank="0x0">', width="0x8")
+    graph = load_nccl_xml(machine(tmp_path, text, 'numaid="0x3" arch="x86_64" vendor="GenuineIntel" modelid="0x8f"'))
+    assert bandwidth(graph, "gpu0", "cpu3") == 24e9  # 8 lanes of Gen5, 3 GB/s each; the other GPU has 48
+
+
+def test_several_ranks_on_one_gpu_are_remarked_upon(tmp_path: Path) -> None:
+    text = gpu(0).replace("</gpu>", '</gpu><gpu dev="0" sm="90"/>')
+    graph = load_nccl_xml(machine(tmp_path, text))
+    assert len(ranks_of(graph)) == 2
+    assert any("stands for several ranks" in remark for remark in graph.graph["remarks"])
+
+
 def test_gpus_without_a_rank_take_no_part(tmp_path: Path) -> None:
     graph = load_nccl_xml(machine(tmp_path, gpu(0) + gpu(1, 'rank="1">') + gpu(2, 'rank="0">') + gpu(3, 'rank="-1">')))
     assert [graph.nodes[name]["busid"][6] for name in ranks_of(graph)] == ["2", "1"]

@@ -14,6 +14,11 @@ def hops(graph, src: int, dst: int) -> str:
     return " ".join([edges[0][0], *(edge[1] for edge in edges)])
 
 
+def entry(router: Router, src: int, dst: int) -> str:
+    """The NIC by which data from one rank comes in at another."""
+    return next(router.edges[edge][1] for edge in router.path(src, dst) if router.edges[edge][0] == "network")
+
+
 def slots(graph) -> list[str]:
     """What each NIC of the first machine is joined to, in order of the NICs."""
     nics = [node for node in graph if graph.nodes[node]["kind"] == "nic" and "node1" not in node]
@@ -135,3 +140,41 @@ def test_own_nics_must_be_there() -> None:
 def test_a_path_with_a_colon_is_a_path() -> None:
     with pytest.raises(NetsimError, match="cannot read"):
         parse_nic("/no/such:place/my.toml")
+
+
+def test_a_slot_has_the_generation_of_the_machine_where_gpus_are_not_on_pcie() -> None:
+    for name, kind in (("gb300-nvl72", "pcie6"), ("gb200-nvl72", "pcie5"), ("gh200", "pcie5")):
+        graph = build(name, nic="xdr800")
+        assert graph.edges["cpu0", "nic0"]["link"].kind == graph.edges["nic0", "cpu0"]["link"].kind == kind
+
+
+@pytest.mark.parametrize(("place", "rate"), [("gpu0", 20e9), ("s", 30e9)])
+def test_a_slot_is_as_wide_as_the_links_that_a_description_states(tmp_path: Path, place: str, rate: float) -> None:
+    pytest.importorskip("yaml", reason="PyYAML belongs to the command line, not to the core")
+    path = tmp_path / "box.yaml"
+    path.write_text(
+        "nodes: {gpu0: {kind: gpu, host: h}, s: {kind: pcie_switch, host: h}, c: {kind: root_complex, host: h}}\n"
+        "links:\n"
+        "- {between: [s, c], latency: 1 us, bandwidth: 30 GB/s}\n"
+        "- {between: [gpu0, s], latency: 1 us, bandwidth: 20 GB/s}\n"
+    )
+    assert build(str(path), nic=f"ndr400:at={place}").edges["nic0", "s"]["link"].bandwidth_bytes_per_s == rate
+
+
+def test_gpus_without_a_nic_of_their_own_are_dealt_out_to_those_they_share() -> None:
+    # NICs beside GPUs 0, 2, 4 and 6: GPUs 1 and 3 are as far from NIC 0 as from NIC 1, GPUs 5 and 7 likewise.
+    router = Router(build("hgx-h100", nodes=2, nic="hdr200:nics=4"))
+    for src in range(8):
+        assert [entry(router, src, dst) for dst in range(8, 16)] == [f"node1/nic{nic}" for nic in (0, 0, 1, 1, 2, 2, 3, 3)]
+
+
+def test_a_gpu_with_several_nics_receives_by_all_of_them() -> None:
+    router = Router(build("hgx-h100", nodes=2, nic="efa100:nics=32"))
+    assert sorted(entry(router, src, 10) for src in range(8)) == sorted([f"node1/nic{nic}" for nic in (8, 9, 10, 11)] * 2)
+
+
+def test_a_gpu_that_no_nic_is_joined_to_is_named() -> None:
+    # Trays of a rack are joined by NVLink alone; four NICs leave most of them without.
+    router = Router(build("gb200-nvl72", nodes=2, nic="ndr400:nics=4"))
+    with pytest.raises(FabricError, match="no route from 'node0/gpu3' to 'node1/gpu4': 'node1/gpu4' has no way to a NIC"):
+        router.path(3, 76)

@@ -57,6 +57,43 @@ def test_xgmi_over_several_hops_is_no_link() -> None:
     assert any("GPU0 - GPU1 is XGMI over several hops" in remark for remark in table.remarks)
 
 
+def test_weights_tell_which_xgmi_gpus_have_a_link_where_every_hop_count_is_one(tmp_path: Path) -> None:
+    # 15 a hop: GPU0 - GPU1 - GPU2 - GPU3 in a ring, so that 0 - 2 and 1 - 3 are two hops apart.
+    rows = ["0 15 30 15", "15 0 15 30", "30 15 0 15", "15 30 15 0"]
+    ring = section("Weight between two GPUs", rows)
+    ones, xgmi = (
+        section(title, [" ".join(word if a != b else "0" for b in range(4)) for a in range(4)])
+        for title, word in (("Hops between two GPUs", "1"), ("Link Type between two GPUs", "XGMI"))
+    )
+    table = parse_rocm(ring + ones + xgmi, "here")
+    assert list(table.bonds) == [("GPU0", "GPU1"), ("GPU0", "GPU3"), ("GPU1", "GPU2"), ("GPU2", "GPU3")]
+    assert any("GPU0 - GPU2 is XGMI over several hops (and 1 more pairs)" in remark for remark in table.remarks)
+    assert table.forwards
+    path = tmp_path / "ring.txt"
+    path.write_text(ring + ones + xgmi, encoding="utf-8")
+    router = Router(build(str(path)))
+    assert [router.edges[index] for index in router.path(0, 2)] == [("gpu0", "gpu1"), ("gpu1", "gpu2")]
+    # What a single hop weighs elsewhere stays a link.
+    assert len(parse_rocm(ring.replace("30", "41") + ones + xgmi, "here").bonds) == 6
+
+
+def test_seven_xgmi_links_are_the_newest_generation(tmp_path: Path) -> None:
+    path = tmp_path / "box.txt"
+    for gpus, kinds in ((8, {"xgmi4", "pcie5"}), (4, {"xgmi3", "pcie4"})):
+        rows = [" ".join("XGMI" if a != b else "0" for b in range(gpus)) for a in range(gpus)]
+        path.write_text(section("Link Type between two GPUs", rows), encoding="utf-8")
+        assert {link.kind for _, _, link in build(str(path)).edges(data="link")} == kinds | {"host_memory"}
+
+
+@pytest.mark.parametrize("prefix", ["> ", "# ", "node7: ", "\x1b[1m", "2026-02-03T04:05:06Z "])
+def test_the_way_it_was_pasted_changes_nothing(prefix: str) -> None:
+    whole = WEIGHTS + HOPS + TYPES + numa(0, 0, 1)
+    pasted = "".join(f"{prefix}{line}\n" for line in whole.splitlines())
+    assert holds_rocm_topology(pasted)
+    assert parse_rocm(pasted, "here") == parse_rocm(whole, "here")
+    assert parse_rocm(whole.replace("GPU[1]", "GPU 1"), "here") == parse_rocm(whole, "here")
+
+
 def test_no_access_is_remarked_upon() -> None:
     table = parse_rocm(HOPS + TYPES.replace("PCIE", "N/A") + numa(0, 0, 1), "here")
     assert any("GPU0 - GPU2 has the link type N/A" in remark for remark in table.remarks)
@@ -80,6 +117,8 @@ def test_a_file_becomes_a_machine(tmp_path: Path) -> None:
         (TYPES.replace("XGMI 0 PCIE", "PCIE 0 PCIE"), "GPU0 - GPU1 has the link types PCIE and XGMI"),
         (TYPES + HOPS.replace("3", "far"), "the hops between GPU0 and GPU2 is 'FAR'"),
         (TYPES.replace("GPU2\n", "GPU0\n"), "names a GPU twice"),
+        (TYPES + TYPES.replace("XGMI", "PCIE"), "line 9: a second, different row of GPU0"),
+        (TYPES + numa(0, 0, 1) + numa(0, 1, 1), "a second NUMA node of GPU1"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_place(text: str, words: str) -> None:

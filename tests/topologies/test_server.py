@@ -147,22 +147,34 @@ def hops(name: str, src: int, dst: int) -> str:
     return " ".join([edges[0][0], *(edge[1] for edge in edges)])
 
 
-def test_the_cube_mesh_is_the_one_that_nvidia_smi_prints(shared: Path) -> None:
+def test_the_cube_mesh_is_numbered_as_on_a_dgx_1v() -> None:
+    # NVLinks between GPUs as a DGX-1V's `nvidia-smi topo -m` counts them (its users' guides and posts show it).
+    rows = ["01122000", "10210200", "12020010", "21200001", "20000112", "02001021", "00101202", "00012120"]
+    graph = server("dgx-1v")
+    counts = [
+        "".join(str(edge["link"].count if (edge := graph.get_edge_data(f"gpu{a}", f"gpu{b}")) else 0) for b in range(8))
+        for a in range(8)
+    ]
+    assert counts == rows
+
+
+def test_the_cube_mesh_is_that_of_other_v100_servers_under_other_numbers(shared: Path) -> None:
     text = shared / "samples" / "smi_topo_matrix" / "v100_hybrid_cube_mesh.txt"
     if not text.exists():
         pytest.skip("the sample is not there")
     rows = [line.split() for line in text.read_text().splitlines() if line.startswith("GPU")]
     graph = server("dgx-1v")
+    number = (3, 2, 0, 1, 7, 6, 4, 5)  # of each of the sample's GPUs on a DGX-1V; pairs below a PCIe switch stay pairs
     for a, row in enumerate(rows):
         for b, cell in enumerate(row[1:9]):
-            edge = graph.get_edge_data(f"gpu{a}", f"gpu{b}")
+            edge = graph.get_edge_data(f"gpu{number[a]}", f"gpu{number[b]}")
             assert (f"NV{edge['link'].count}" if edge else cell) == cell
             assert (edge is not None) is cell.startswith("NV")
 
 
 def test_v100s_without_a_link_between_them_use_one_gpu_that_has_both() -> None:
-    # GPUs 3 and 4 share GPU 0 (1 link to each) and GPU 7 (2 and 1): both ways are one link wide.
-    assert hops("dgx-1v", 3, 4) in ("gpu3 gpu0 gpu4", "gpu3 gpu7 gpu4")
+    # GPUs 3 and 4 share GPU 0 (2 links to each) and GPU 7 (1 and 2): the wider way is over GPU 0.
+    assert hops("dgx-1v", 3, 4) == "gpu3 gpu0 gpu4"
     assert hops("dgx-1v", 0, 1) == "gpu0 gpu1"
 
 

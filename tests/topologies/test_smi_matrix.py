@@ -121,6 +121,19 @@ def test_generations_are_assumed_with_a_remark_each(tmp_path: Path, gpus: int, c
         assert any(f"taken as {kind}" in remark for remark in graph.graph["remarks"])
 
 
+def test_a_coherent_board_of_four_is_hopper_and_a_coherent_switch_blackwell(tmp_path: Path) -> None:
+    def coherent(cell: str) -> "nx.DiGraph[str]":
+        rows = [f"GPU{a}\t" + "\t".join("X" if a == b else cell for b in range(4)) + f"\t{a}\t{4 + a}\n" for a in range(4)]
+        return load_matrix(machine(tmp_path, "GPU0 GPU1 GPU2 GPU3 NUMA Affinity GPU NUMA ID\n" + "".join(rows)))
+
+    # Six links to each of three others are the 18 of a Hopper, 25 GB/s each; 18 to everybody lead to a switch.
+    board, tray = coherent("NV6"), coherent("NV18")
+    assert board.edges["gpu0", "gpu1"]["link"].kind == "nvlink4"
+    assert board.edges["gpu0", "cpu0"]["link"].kind == "c2c_gh200"
+    assert tray.edges["gpu0", "nvswitch"]["link"].kind == "nvlink5"
+    assert tray.edges["gpu0", "cpu0"]["link"].kind == "c2c_gb200"
+
+
 def test_what_the_user_states_is_taken_and_not_remarked_upon(tmp_path: Path) -> None:
     path = str(machine(tmp_path, all_pairs(8, "NV18")))
     graph = build(path, profile="nvlink5, pcie6")
@@ -210,6 +223,7 @@ def test_no_peer_to_peer_stages_what_does_not_go_over_nvlink(tmp_path: Path) -> 
     router = Router(build(str(machine(tmp_path, all_pairs(2, "PHB") + status))))
     names = [router.edges[index] for index in router.path(0, 1)]
     assert ("cpu0", "memory0") in names
+    assert not any("does not tell whether GPUs reach each other" in remark for remark in router.graph.graph["remarks"])
     linked = Router(build(str(machine(tmp_path, all_pairs(2, "NV4") + status))))
     assert [linked.edges[index] for index in linked.path(0, 1)] == [("gpu0", "gpu1")]
 
@@ -260,6 +274,17 @@ def test_a_text_is_recognised_by_its_content_whatever_its_name(tmp_path: Path) -
     assert len(digests) == 1
 
 
+def test_an_nccl_topology_is_read_under_any_name(tmp_path: Path) -> None:
+    gpus = "".join(
+        f'<pci busid="0000:0{gpu}:00.0" class="0x030200" link_speed="16.0 GT/s" link_width="16"><gpu sm="80"/></pci>'
+        for gpu in (1, 2)
+    )
+    text = f'<system version="1"><cpu numaid="0" arch="x86_64" vendor="AuthenticAMD">{gpus}</cpu></system>'
+    graph = build(str(machine(tmp_path, "\n" + text, "dump.txt")), profile="pcie5")
+    assert graph.edges["gpu0", "cpu0"]["link"].kind == "pcie5"
+    assert topology_digest(build(str(machine(tmp_path, text, "dump.xml")), profile="pcie5")) == topology_digest(graph)
+
+
 def test_a_name_in_this_folder_needs_no_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine(tmp_path, all_pairs(2, "PHB"), "mybox")
     monkeypatch.chdir(tmp_path)
@@ -273,7 +298,7 @@ def test_what_other_systems_write_is_read(tmp_path: Path, encoding: str) -> None
     assert ranks_of(load_matrix(path)) == ("gpu0", "gpu1")
 
 
-@pytest.mark.parametrize("text", ["", "hello\n", "\x00\x01\x02", "<system/>", "nodes: {}\n"])
+@pytest.mark.parametrize("text", ["", "hello\n", "\x00\x01\x02", "<html/>", "nodes: {}\n"])
 def test_other_files_are_refused_with_what_is_accepted(tmp_path: Path, text: str) -> None:
     with pytest.raises(FabricError, match=r"holds neither the matrix of `nvidia-smi topo -m` nor"):
         build(str(machine(tmp_path, text)))
@@ -432,10 +457,12 @@ def test_a_comma_list_is_one_affinity(load: Callable[[str], "nx.DiGraph[str]"]) 
     assert distance(graph, "gpu2", "mlx5_0") == "PHB"
 
 
-def test_the_cube_mesh_is_that_of_the_preset(load: Callable[[str], "nx.DiGraph[str]"]) -> None:
+def test_the_cube_mesh_is_that_of_the_preset_under_other_numbers(load: Callable[[str], "nx.DiGraph[str]"]) -> None:
     graph = load("v100_hybrid_cube_mesh")
     found = links(graph, "nvlink2")
-    assert found == links(build("dgx-1v"), "nvlink2")
+    number = (3, 2, 0, 1, 7, 6, 4, 5)  # of each of the sample's GPUs on a DGX-1V
+    renamed = {gpu: f"gpu{number[int(gpu[3:])]}" for gpu in ranks_of(graph)}
+    assert links(nx.relabel_nodes(graph, renamed), "nvlink2") == links(build("dgx-1v"), "nvlink2")
     assert sorted(found.values()) == [1] * 8 + [2] * 8
     # GPUs 0 and 5 have no link of their own, so a ring over 0, 1 and 5 falls to PCI Express.
     router = Router(graph)

@@ -64,6 +64,12 @@ def test_cells_become_links_and_distances_by_their_names() -> None:
         text(ROWS).replace("GPU0\t", "\ufffd[4mGPU0\t", 1).replace("ID\n", "ID\\x1b[0m\n"),
         "".join(f"0: {line}\n" for line in text(ROWS).splitlines()),
         "".join(f"> {line}\n" for line in text(ROWS).splitlines()),
+        "".join(f"> > {line}\n" for line in text(ROWS).splitlines()),
+        "".join(f"# {line}\n" for line in text(ROWS).splitlines()),
+        "".join(f"2026-02-03T04:05:06.789Z {line}\n" for line in text(ROWS).splitlines()),
+        "".join(f"2026-02-03 04:05:06,789 {line}\n" for line in text(ROWS).splitlines()),
+        "".join(f"INFO 02-03 04:05:06 [topo.py:7] {line}\n" for line in text(ROWS).splitlines()),
+        "".join(f"[rank0]: {line}\n" for line in text(ROWS).splitlines()),
         "".join(f"| {line} |\n" for line in text(ROWS, between=" | ").splitlines()),
         text(ROWS).replace("\t", "\xa0\xa0"),
         text(ROWS).replace("\n", "      \n\n"),
@@ -159,6 +165,11 @@ def test_an_affinity_may_be_a_list(affinity: str) -> None:
     assert table.numa == {}  # no single node
 
 
+def test_the_title_of_the_numa_column_may_be_short() -> None:
+    pasted = text(ROWS).replace("NUMA Affinity", "NUMA")
+    assert facts(parse_smi(pasted, "here")) == facts(PLAIN)
+
+
 def test_a_numa_column_without_a_number_leaves_the_cpus_to_tell() -> None:
     table = parse_smi(
         text([["GPU0", "X", "NV2", "0-7", "N/A"], ["GPU1", "NV2", "X", "8-15", "N/A"]], HEAD[:2] + HEAD[3:5]), "x"
@@ -209,6 +220,7 @@ def test_a_status_table_is_told_apart() -> None:
     assert refused.staged
     assert (refused.bonds, refused.distances) == (PLAIN.bonds, PLAIN.distances)
     assert "GNS" in refused.remarks[0]
+    assert parse_smi(text(ROWS) + status.format("DR"), "here").staged  # disabled by a registry key
     allowed = parse_smi(status.format("OK") + text(ROWS), "here")
     assert (allowed.staged, allowed.remarks) == (False, [])
 

@@ -38,6 +38,13 @@ def test_a_ring_route_goes_the_shorter_way(ranks: int, target: int, hops: int) -
     assert path_latency_s(f"ideal-ring:{ranks}@1GB/s,1us", 0, target) == pytest.approx(hops * 1e-6)
 
 
+def test_all_ranks_of_a_ring_choose_alike_between_two_ways_of_equal_length() -> None:
+    router = Router(study_graph("ideal-ring:6@1GB/s,1us"))
+    # Half way around, to an even rank onward and to an odd one back: no link is on more than two of six such routes.
+    onward = [router.edges[router.path(rank, (rank + 3) % 6)[0]][1] == f"gpu{(rank + 1) % 6}" for rank in range(6)]
+    assert onward == [False, True] * 3
+
+
 @pytest.mark.parametrize(
     ("form", "ranks", "edges"),
     [("ring", 1, 0), ("ring", 2, 2), ("ring", 3, 6), ("mesh", 1, 0), ("mesh", 5, 20), ("switch", 1, 2), ("switch", 7, 14)],

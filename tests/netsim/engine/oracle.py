@@ -32,7 +32,8 @@ def path_of(router, schedule, op):
 class Oracle:
     """One run; `start` and `end` hold the times of all operations afterwards, None where one never ran."""
 
-    def __init__(self, graph, schedule):
+    def __init__(self, graph, schedule, quantum=0):
+        self.quantum = quantum
         router = Router(graph)
         self.schedule = schedule
         self.links = [graph.edges[edge]["link"] for edge in router.edges]
@@ -50,7 +51,8 @@ class Oracle:
         self.ready = [0.0] * count
         self.followed_tail = [0.0] * count
         self.free = [0.0] * len(self.links)
-        self.tails = [0.0] * count
+        self.tails, self.first = {}, {}
+        self.made, self.left = [0.0] * count, [(0.0, 0.0)] * count
         self.start, self.end = [None] * count, [None] * count
         self.queue = []
 
@@ -59,15 +61,15 @@ class Oracle:
         for lane in list(self.lanes):
             self.post(lane, 0.0)
         while self.queue:
-            now, stage, op, what = heapq.heappop(self.queue)
+            now, stage, op, what, piece = heapq.heappop(self.queue)
             if stage == 1:
-                self.serve(op, what, now)
+                self.serve(op, what, piece, now)
                 continue
             for other, lag in self.dependents.pop((op, what), ()):
                 self.waiting[other] -= 1
                 self.ready[other] = max(self.ready[other], now + lag)
                 if what == HEAD:
-                    self.followed_tail[other] = max(self.followed_tail[other], self.tails[op])
+                    self.followed_tail[other] = max(self.followed_tail[other], self.tails[op, 0])
                 self.post(int(self.schedule.lane[other]), now)
         return self.start, self.end
 
@@ -77,8 +79,10 @@ class Oracle:
             op = self.lanes[lane][self.position[lane]]
             if self.waiting[op]:
                 return
-            begin = max(now, self.ready[op], self.lane_free[lane])
-            ask = begin + grid(float(self.schedule.duration[op]))
+            ready = max(now, self.ready[op])
+            begin = self.lane_free[lane] if self.schedule.early[op] else max(ready, self.lane_free[lane])
+            self.made[op] = begin + grid(float(self.schedule.duration[op]))
+            ask = max(ready, self.made[op])
             self.position[lane] += 1
             self.lane_free[lane] = ask
             if not self.paths[op]:
@@ -86,41 +90,77 @@ class Oracle:
                 for milestone in (END, LEFT, HEAD):
                     self.push(ask, 0, op, milestone)
                 continue
-            self.push(ask, 1, op, 0)
+            self.ready[op] = ask
+            self.ask(op, 0)
             if not self.schedule.posted[op]:
                 self.lane_free[lane] = math.inf  # known when the request has been served
 
-    def serve(self, op, hop, now):
-        """Serve an operation at one link of its path."""
+    def pieces(self, op):
+        """Return the number of pieces, and the bytes of each."""
+        wire, feed = int(self.schedule.wire[op]), int(self.schedule.feed[op])
+        feed = min(feed or self.quantum, self.quantum or feed)
+        count = max(1, math.ceil(wire / feed)) if feed else 1
+        return count, (feed if count > 1 else wire)
+
+    def ask(self, op, piece):
+        """Make a piece, which begins when the one before is made and the one before that has left, and ask as it begins."""
+        count, size = self.pieces(op)
+        wire, work = int(self.schedule.wire[op]), grid(float(self.schedule.work[op]))
+        fed = self.schedule.feed[op] > 0
+        begin = max(self.made[op], self.left[op][0]) if fed else self.made[op]
+        share = work
+        if count > 1:
+            done, upto = (grid(work * min(size * place, wire) / wire) for place in (piece, piece + 1))
+            share = upto - done
+        self.made[op] = begin + share
+        self.ready[op] = max(self.ready[op], begin)
+        self.push(self.ready[op], 1, op, 0, piece)
+
+    def serve(self, op, hop, piece, now):
+        """Serve a piece of an operation at one link of its path."""
         edge = self.paths[op][hop]
         link = self.links[edge]
+        count, size = self.pieces(op)
+        wire = int(self.schedule.wire[op])
+        sent, upto = min(size * piece, wire), min(size * (piece + 1), wire)
         begin = max(now, self.free[edge])
-        lead = begin + grid(link.gap_s)
-        done = max(lead + grid(int(self.schedule.wire[op]) / link.bandwidth_bytes_per_s), begin + grid(link.floor_s))
+        lead = begin + (grid(link.gap_s) if piece == 0 else 0.0)
+        done = lead + grid(upto / link.bandwidth_bytes_per_s) - grid(sent / link.bandwidth_bytes_per_s)
+        if piece == 0:
+            self.first[op, hop] = begin
+        if piece == count - 1:
+            done = max(done, self.first[op, hop] + grid(link.floor_s))
         self.free[edge] = done
         if hop == 0:
-            self.start[op] = begin
-            self.tails[op] = self.followed_tail[op]
-        last_byte = max(self.tails[op], done)
-        self.tails[op] = last_byte + grid(link.latency_s)
+            self.tails[op, piece] = max(self.followed_tail[op], self.made[op] if self.schedule.work[op] else 0.0)
+            if piece == 0:
+                self.start[op] = begin
+        last_byte = max(self.tails[op, piece], done)
+        self.tails[op, piece] = last_byte + grid(link.latency_s)
         head = lead + grid(link.latency_s)
         if hop + 1 < len(self.paths[op]):
-            self.push(head, 1, op, hop + 1)
-        else:
-            self.end[op] = self.tails[op]
-            self.push(self.tails[op], 0, op, END)
+            self.push(head, 1, op, hop + 1, piece)
+        elif piece == count - 1:
+            self.end[op] = self.tails[op, piece]
+            self.push(self.end[op], 0, op, END)
             self.push(head, 0, op, HEAD)
         if hop == 0:
+            self.left[op] = (self.left[op][1], last_byte)
+            if not self.schedule.feed[op]:
+                self.ready[op] = done  # a quantum: the next piece asks when this one has been served
+            if piece < count - 1:
+                self.ask(op, piece + 1)
+                return
             self.push(last_byte, 0, op, LEFT)
             if not self.schedule.posted[op]:
                 lane = int(self.schedule.lane[op])
                 self.lane_free[lane] = last_byte
                 self.post(lane, now)
 
-    def push(self, at, stage, op, what):
-        heapq.heappush(self.queue, (at, stage, op, what))
+    def push(self, at, stage, op, what, piece=0):
+        heapq.heappush(self.queue, (at, stage, op, what, piece))
 
 
-def run(graph, schedule):
-    """Return the lists of start and end of all operations."""
-    return Oracle(graph, schedule).run()
+def run(graph, schedule, quantum=0):
+    """Return the lists of start and end of all operations; with a quantum none may follow another's head."""
+    return Oracle(graph, schedule, quantum).run()

@@ -15,7 +15,8 @@ from netsim.metrics.closed_forms import closed_form, uniform_network, unpipeline
 from netsim.routing import Router
 from netsim.schedule.catalogue import algorithms_for, build_schedule
 from netsim.schedule.collective import COLLECTIVES
-from netsim.schedule.dag import COLUMNS, HEAD, LEFT, Schedule, ScheduleBuilder
+from netsim.schedule.dag import COLUMNS, END, HEAD, LEFT, Schedule, ScheduleBuilder
+from netsim.schedule.proof import prove
 from netsim.testing import line, star
 
 ALPHA, RATE = 1e-6, 450e9
@@ -336,3 +337,86 @@ def test_time_scales_with_latency_and_size():
     schedules = [build_schedule("all_reduce", "double_binary_tree", 8, size, chunks=8) for size in (1 << 20, 1 << 21)]
     slow = star(8, latency_s=2 * ALPHA, bandwidth_bytes_per_s=RATE)
     assert simulate(slow, schedules[1]).time_s == pytest.approx(2 * simulate(network(8), schedules[0]).time_s, rel=1e-12)
+
+
+def test_a_lag_that_is_no_multiple_of_the_grid_lifts_no_bound_above_the_run():
+    plan = ScheduleBuilder("broadcast", "by hand", 2, 100_000)
+    last = plan.send(0, 1, size=0)
+    for _ in range(3):
+        last = plan.send(0, 1, size=0, after=[(last, END, 5e-7)])
+    schedule = plan.build()
+    record = simulate(line(Link(0.0, 1e9)), schedule)
+    # Three lags of 0.5 us, each rounded to 2^-55 s as engines do, and nothing else: the bound is the time itself.
+    assert record.time_s == 3 * round(5e-7 * 2**55) / 2**55
+    assert check_run(schedule, record) == record.time_s
+
+
+def test_no_bytes_need_no_time_whatever_an_algorithm_sends():
+    for collective in COLLECTIVES:
+        assert collective_bound(collective, 0, network(4)) == 0.0
+
+
+def far_rank(*, to_s, back_s):
+    """Return four ranks on a switch, the last of them far away."""
+    graph = star(4)
+    graph.edges["switch", "gpu3"]["link"] = Link(to_s, 1e9)
+    graph.edges["gpu3", "switch"]["link"] = Link(back_s, 1e9)
+    return Router(graph)
+
+
+@pytest.mark.parametrize("collective", ["reduce_scatter", "alltoall", "scatter"])
+def test_who_has_an_empty_block_need_not_hear_anybody(collective):
+    # Three bytes over four ranks: the last block is empty, and only the way to rank 3 is long.
+    router = far_rank(to_s=100e-6, back_s=1e-6)
+    plan = ScheduleBuilder(collective, "by hand", 4, 3)
+    for target in range(3):
+        for source in range(4) if collective != "scatter" else (0,):
+            if source != target:
+                offset = 3 * source + target if collective == "alltoall" else target
+                plan.send(source, target, offset=offset, size=1, reduce=collective == "reduce_scatter")
+    schedule = plan.build()
+    prove(schedule)
+    time_s = simulate(router, schedule).time_s
+    assert time_s < 2e-6
+    assert collective_bound(collective, 3, router) == pytest.approx(1e-6)
+    # Of four bytes the last block is one: rank 3 must hear rank 0, over 1 us + 100 us.
+    assert collective_bound(collective, 4, router) == pytest.approx(101e-6)
+
+
+def test_who_has_an_empty_block_need_not_speak_in_a_gather():
+    router = far_rank(to_s=0.0, back_s=100e-6)
+    assert collective_bound("gather", 3, router) == pytest.approx(1e-6)
+    assert collective_bound("gather", 4, router) == pytest.approx(100e-6)
+
+
+def test_the_root_of_a_collective_without_one_changes_no_bound():
+    router = far_rank(to_s=0.0, back_s=100e-6)
+    # Block 3 of three bytes is empty, so rank 3 has nothing to say in an all-gather.
+    assert collective_bound("all_gather", 3, router, root=3) == pytest.approx(1e-6)
+
+
+def test_every_route_of_a_pair_counts_for_the_bound():
+    graph = nx.DiGraph()
+    for rank in range(2):
+        graph.add_node(f"gpu{rank}", kind="gpu")
+    for plane in ("a", "b"):
+        graph.add_node(plane, kind="network_switch")
+        for rank in range(2):
+            graph.add_edge(f"gpu{rank}", plane, link=Link(1e-6, 1e9))
+            graph.add_edge(plane, f"gpu{rank}", link=Link(0.0, 1e9))
+    router = Router(graph, "ecmp:0,flows=2")
+    assert router.path(0, 1, 0) != router.path(0, 1, 1)
+    assert router.path(1, 0, 0) != router.path(1, 0, 1)
+    # Two messages of 2 MB a rank leave side by side over two links of 1 GB/s.
+    assert collective_bound("sendrecv", 4_000_000, router) == pytest.approx(2e-3)
+
+
+def test_a_hold_that_begins_early_runs_beside_what_is_waited_for():
+    plan = ScheduleBuilder("broadcast", "by hand", 3, 10_000)
+    first = plan.send(0, 1, size=10_000)
+    plan.send(1, 2, size=10_000, after=[first], duration=5e-6, early=True)
+    schedule = plan.build()
+    record = simulate(star(3), schedule)
+    # The first message is there at 11 us, when the second one's 5 us are long over; it takes 11 us more.
+    assert check_run(schedule, record) == pytest.approx(22e-6)
+    assert record.time_s == pytest.approx(22e-6)

@@ -138,3 +138,13 @@ def test_segments_lie_end_to_end_from_zero_to_the_finish(run):
         assert all(one.end_s == other.begin_s for one, other in pairwise(chain.segments))
         assert sum(chain.split_s().values()) == pytest.approx(record.time_s, rel=1e-12)
         assert chain.split_s()["launch"] == pytest.approx(0.0, abs=1e-15)
+
+
+def test_a_kernel_that_follows_a_message_leads_on_to_its_last_byte():
+    plan = ScheduleBuilder("broadcast", "by hand", 2, 100_000)
+    first = plan.send(0, 1, size=10_000)
+    plan.compute(1, 2e-6, after=[(first, HEAD)], wire=10_000)
+    chain, _ = chain_of(star(2), plan.build())
+    # The kernel would be over at 3 us; the last byte comes at 11 us, 1 us of it on the way.
+    assert split_us(chain) == {"latency": 1.0, "serialisation": 10.0}
+    assert chain.operations == (0,)

@@ -128,3 +128,61 @@ def test_a_failing_file_names_the_last_of_its_own_lines(mine):
     read = "import json\n\n\ndef read(text):\n    return json.loads(text)\n\n\n"
     with pytest.raises(ScheduleError, match="mine.py:5: JSONDecodeError: "):
         mine(read + "def schedule(ranks, size_bytes):\n    return read('{')\n")
+
+
+FLAT = PLAN + "    up = [plan.send(rank, 0, size=size_bytes, reduce=True) for rank in range(1, ranks)]\n"
+FLAT += "    [plan.send(0, rank, size=size_bytes, after=up) for rank in range(1, ranks)]\n    made = plan.build()\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("replace(made, wire=made.wire // 2)", "mine.py:5: operation 0 .* has fewer bytes on the wire than it carries"),
+        ("replace(made, lane=made.lane + 99)", "mine.py:5: operation 0 .* has no lane"),
+        (
+            "replace(made, lane=made.lane[:1])",
+            "mine.py:5: the schedule's column 'lane' must be an array of int32, shape \\(6,\\)",
+        ),
+        ("replace(made, kind=None)", "mine.py:5: the schedule's column 'kind' must be an array of uint8"),
+        ("object.__new__(type(made))", "mine.py:5: the schedule's column 'kind' must be an array of uint8"),
+    ],
+)
+def test_columns_that_were_replaced_after_the_check_are_checked_again(mine, change, words):
+    with pytest.raises(ScheduleError, match=words):
+        mine("from dataclasses import replace\n" + FLAT + f"    return {change}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("raise GeneratorExit", "mine.py:2: GeneratorExit"),
+        ("raise type('Own', (BaseException,), {})('no')", "mine.py:2: Own: no"),
+        ("raise type('Mute', (Exception,), {'__str__': None})()", "mine.py:2: Mute: it has no words for itself"),
+    ],
+)
+def test_whatever_a_file_raises_is_one_sentence(mine, text, words):
+    with pytest.raises(ScheduleError, match=words):
+        mine(f"def schedule(ranks, size_bytes):\n    {text}\n")
+
+
+def test_stopping_by_hand_is_no_fault_of_the_file(mine):
+    with pytest.raises(KeyboardInterrupt):
+        mine("raise KeyboardInterrupt\n")
+
+
+def test_a_coroutine_is_no_schedule(mine):
+    with pytest.raises(ScheduleError, match="returns coroutine; it must return a Schedule"):
+        mine("async def schedule(ranks, size_bytes):\n    pass\n")
+
+
+def test_a_device_is_not_read(tmp_path):
+    (tmp_path / "zero.py").symlink_to("/dev/zero")
+    with pytest.raises(ScheduleError, match="zero.py: a device or a pipe; give a Python file"):
+        build_schedule("all_reduce", str(tmp_path / "zero.py"), 4, 80)
+
+
+def test_numbers_equal_to_what_was_asked_for_become_it(mine):
+    text = FLAT.replace("'mine', ranks", "'mine', float(ranks)")
+    schedule = mine(text + "    return made\n")
+    netsim.prove(schedule)
+    assert type(schedule.ranks) is int

@@ -253,3 +253,9 @@ def test_a_schedule_too_large_to_follow_is_refused_in_words(monkeypatch):
     monkeypatch.setattr(order, "MAX_COMPONENT", 5)
     with pytest.raises(ScheduleError, match="6 operations hang together"):
         prove(schedule)
+
+
+def test_columns_that_no_engine_could_run_are_refused_even_if_replaced_after_building():
+    schedule = build_schedule("all_reduce", "ring", 4, 400)
+    with pytest.raises(ScheduleError, match="operation 0 .* has fewer bytes on the wire than it carries"):
+        prove(dataclasses.replace(schedule, wire=schedule.wire // 2))

@@ -185,3 +185,10 @@ def test_digests_follow_groups_and_lanes():
         plan.send(0, -1, size=10, kind=TRUNK, group=plan.group(members))
         digests.add(schedule_digest(plan.build()))
     assert len(digests) == 2
+
+
+def test_a_range_of_no_bytes_makes_no_other_bytes():
+    plan = ScheduleBuilder("broadcast", "by hand", 3, 8)
+    first = plan.send(0, 1, ranges=[(0, 8), (8, 0)])
+    plan.send(1, 2, size=8, after=[(first, HEAD)])
+    prove(plan.build())

@@ -1,0 +1,222 @@
+"""From a topology to a communicator: every node looked at and searched, then the least that all nodes have.
+
+Ties `netsim.nccl.system`, `netsim.nccl.paths` and `netsim.nccl.search` together the way a communicator's start does.
+What the topology says of staging (``p2p``, ``gdr_level``, ``gpudirect``, ``pxn``, ``nvb``) is taken as NCCL would find it
+on such a machine; a variable of the environment has precedence. A topology that says nothing of ``p2p`` lets all GPUs of
+a host reach each other, as `netsim.routing` does. Deliberately left out: NCCL_GRAPH_FILE (`netsim.nccl.dump` reads one),
+and nodes that differ in their orders: all are given those of the first one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from netsim.errors import NetsimError
+from netsim.fabric import NETWORK_SWITCH, ranks_of
+from netsim.nccl.communicator import Communicator
+from netsim.nccl.graphs import COLLNET_CHAIN, COLLNET_DIRECT, GRAPH_IDS, NVLS, RING, TREE, ChannelGraph
+from netsim.nccl.paths import DIS, LOC, NVL, PXB, SYS, TYPES, Paths, Reach
+from netsim.nccl.search import GraphSearch, empty_graph, most_channels
+from netsim.nccl.speeds import AMD
+from netsim.nccl.system import NodeSystem, node_systems
+from netsim.nccl.version import DEFAULT, Version
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_NOWHERE = -1
+# Numbers that NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL may hold instead of names.
+_OLD_LEVELS = ("LOC", "PIX", "PXB", "PHB", "SYS")
+_TWO_GPUS_FROM = Version(2, 28, 7)
+
+
+def communicator(
+    graph: "nx.DiGraph[str]",
+    version: Version = DEFAULT,
+    ranks: Sequence[int] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Communicator:
+    """Build what NCCL knows of a group of ranks when it decides what to run.
+
+    Parameters
+    ----------
+    graph : networkx.DiGraph
+        A topology that passes `netsim.fabric.check_fabric`.
+    version : Version
+        The release to imitate.
+    ranks : sequence of int, optional
+        The topology's ranks that take part, in the communicator's order; all by default.
+    environment : mapping of str to str, optional
+        NCCL's variables; here NCCL_CROSS_NIC, NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE, NCCL_P2P_LEVEL, NCCL_P2P_DISABLE,
+        NCCL_NET_GDR_LEVEL, NCCL_NET_GDR_C2C, NCCL_PXN_DISABLE, NCCL_PXN_C2C and NCCL_NVB_DISABLE matter.
+
+    Returns
+    -------
+    Communicator
+
+    Raises
+    ------
+    NetsimError
+        If a variable has a value that NCCL does not know, or `ranks` is no list of different ranks.
+    """
+    given = dict(environment or {})
+    if ranks is not None:
+        known = len(ranks_of(graph))
+        strange = [rank for rank in ranks if not 0 <= rank < known]
+        if strange or not ranks or len(set(ranks)) != len(ranks):
+            words = f"rank {strange[0]}" if strange else "a rank twice" if ranks else "no rank"
+            raise NetsimError(f"ranks names {words}; accepted are different ranks from 0 to {known - 1}")
+    layout = node_systems(graph, version=version, ranks=ranks)
+    switches = [data for _, data in graph.nodes(data=True) if data["kind"] == NETWORK_SWITCH]
+    collnet = _flag(given, "NCCL_COLLNET_ENABLE", False) and any(data.get("reduce", False) for data in switches)
+    nvls_wanted = _number(given, "NCCL_NVLS_ENABLE", 2, 0, 2) != 0
+    cross_nic = _number(given, "NCCL_CROSS_NIC", 2, 0, 2)
+    distinct = list({id(system): system for system in layout.systems}.values())
+    few = max(map(len, layout.nodes)) <= 2 and version < _TWO_GPUS_FROM
+    reaches = [_reach(graph, system, version, given) for system in distinct]
+    nodes = [
+        _searched(system, reach, version, cross_nic, nvls_wanted and not few, collnet)
+        for system, reach in zip(distinct, reaches, strict=True)
+    ]
+    if not all(node.multicast for node in nodes):
+        nodes = [replace(node, graphs={**node.graphs, NVLS: empty_graph(NVLS)}) for node in nodes]
+    vendors = {system.cpu[1] for system in distinct}
+    ports = [system.net_GBps(net) for system in distinct for net in system.nets]
+    capabilities = [system.devices[gpu].sm for system in distinct for gpu in system.gpus]
+    return Communicator(
+        nodes=layout.nodes,
+        graphs={name: _agreed([node.graphs[name] for node in nodes]) for name in GRAPH_IDS},
+        compute_capability=min(capabilities),
+        compute_capability_max=max(capabilities),
+        cpu_arch=distinct[0].cpu[0],
+        cpu_vendor=vendors.pop() if len(vendors) == 1 else "mixed",
+        nvswitch=all(node.nvswitch for node in nodes),
+        multicast=all(node.multicast for node in nodes),
+        collnet=collnet,
+        nics_per_node=min(len(system.nets) for system in distinct),
+        net_GBps=min(ports, default=0.0),
+        gdr=all(node.gdr for node in nodes),
+        p2p=all(node.p2p for node in nodes),
+        version=version,
+        environment=given,
+    )
+
+
+@dataclass(frozen=True)
+class _Node:
+    """What was found on one node."""
+
+    graphs: Mapping[str, ChannelGraph]
+    nvswitch: bool
+    multicast: bool
+    gdr: bool
+    p2p: bool
+
+
+@lru_cache(maxsize=64)
+def _searched(system: NodeSystem, reach: Reach, version: Version, cross_nic: int, nvls: bool, collnet: bool) -> _Node:
+    """Search the five graphs of a node; a tree must have as many channels as the ring."""
+    paths = Paths(system, reach)
+    search = GraphSearch(paths, version=version, cross_nic=cross_nic)
+    multicast = _multicasts(paths)
+    ring = search.ring()
+    graphs = {name: empty_graph(name) for name in GRAPH_IDS}
+    graphs[RING] = ring
+    graphs[TREE] = search.graph(TREE, ring.channels, ring.channels)
+    if collnet:
+        graphs[COLLNET_CHAIN] = search.graph(COLLNET_CHAIN, ring.channels, ring.channels, collnet=True)
+        graphs[COLLNET_DIRECT] = search.graph(COLLNET_DIRECT, 1, most_channels(version), collnet=True)
+    if nvls and multicast:
+        graphs[NVLS] = search.graph(NVLS, 1, most_channels(version))
+    return _Node(graphs, _joined_by_switch(paths), multicast, not _stages(paths, ring), paths.p2p)
+
+
+def _agreed(graphs: list[ChannelGraph]) -> ChannelGraph:
+    """Return the first node's graph with the least channels and speeds, and the farthest paths, of all nodes."""
+    channels = min(graph.channels for graph in graphs)
+    first = graphs[0]
+    if channels == 0:
+        return empty_graph(first.name)
+    return replace(
+        first,
+        orders=first.orders[:channels],
+        pattern=max(graph.pattern for graph in graphs),
+        intra_GBps=min(graph.intra_GBps for graph in graphs),
+        inter_GBps=min(graph.inter_GBps for graph in graphs),
+        type_intra=max((graph.type_intra for graph in graphs), key=TYPES.index),
+        type_inter=max((graph.type_inter for graph in graphs), key=TYPES.index),
+        cross_nic=max(graph.cross_nic for graph in graphs),
+        same_channels=all(graph.same_channels for graph in graphs),
+    )
+
+
+def _reach(graph: "nx.DiGraph[str]", system: NodeSystem, version: Version, environment: Mapping[str, str]) -> Reach:
+    """Return how far peers and NICs of a node reach: by variable, by what the topology says, by NCCL's default."""
+    rules = graph.graph
+    p2p = TYPES.index(rules["p2p"]) if rules.get("p2p") is not None else SYS
+    if p2p == PXB and system.cpu[1] == AMD and len(system.gpus) <= 2:
+        p2p = SYS
+    if _flag(environment, "NCCL_P2P_DISABLE", False):
+        p2p = LOC
+    p2p = _level(environment, "NCCL_P2P_LEVEL", p2p)
+    gdr = TYPES.index(rules["gdr_level"]) if rules.get("gdr_level") is not None else PXB
+    gdr = _level(environment, "NCCL_NET_GDR_LEVEL", gdr)
+    if not rules.get("gpudirect", True):
+        gdr = _NOWHERE
+    return Reach(
+        p2p=p2p,
+        gdr=gdr,
+        gdr_c2c=version >= Version(2, 27) and _flag(environment, "NCCL_NET_GDR_C2C", True),
+        pxn=bool(rules.get("pxn", True)) and not _flag(environment, "NCCL_PXN_DISABLE", False),
+        pxn_c2c=version >= Version(2, 27) and _flag(environment, "NCCL_PXN_C2C", True),
+        nvb=bool(rules.get("nvb", True)) and not _flag(environment, "NCCL_NVB_DISABLE", False),
+    )
+
+
+def _joined_by_switch(paths: Paths) -> bool:
+    """Say whether all GPUs of a node reach its NVSwitch over NVLink."""
+    return bool(paths.gpu_switch) and all(path.type <= NVL for path in paths.gpu_switch)
+
+
+def _stages(paths: Paths, ring: ChannelGraph) -> bool:
+    """Say whether a ring of a node enters or leaves by a port that does not reach the memory of the GPU there."""
+    return any(
+        end in paths.staged
+        for order in ring.orders
+        for end in ((order.gpus[0], order.nic_in), (order.gpus[-1], order.nic_out))
+    )
+
+
+def _multicasts(paths: Paths) -> bool:
+    """Say whether the NVSwitch of a node multicasts and reduces for all of its GPUs."""
+    switch = paths.system.nvswitch
+    able = switch is not None and paths.system.devices[switch].multicast
+    return able and _joined_by_switch(paths) and paths.system.capability >= 90
+
+
+def _level(environment: Mapping[str, str], name: str, default: int) -> int:
+    """Read a path type, by name or by its old number."""
+    text = environment.get(name, "").strip()
+    if not text:
+        return default
+    if text.upper() in TYPES[:DIS]:
+        return TYPES.index(text.upper())
+    if text.isascii() and text.isdecimal():
+        return TYPES.index(_OLD_LEVELS[min(int(text), len(_OLD_LEVELS) - 1)])
+    known = ", ".join(TYPES[: SYS + 1])
+    raise NetsimError(f"{name}={text!r} is no path type; accepted are {known}, or 0 to {len(_OLD_LEVELS) - 1}")
+
+
+def _number(environment: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    """Read a whole number within bounds."""
+    text = environment.get(name, "").strip()
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal() and least <= int(text[:9]) <= most):
+        raise NetsimError(f"{name}={text[:40]!r} is not accepted; it is a whole number from {least} to {most}")
+    return int(text)
+
+
+def _flag(environment: Mapping[str, str], name: str, default: bool) -> bool:
+    return bool(_number(environment, name, int(default), 0, 1))

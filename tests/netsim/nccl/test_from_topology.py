@@ -1,0 +1,115 @@
+from typing import Any
+
+import networkx as nx
+import pytest
+
+from netsim.errors import NetsimError
+from netsim.nccl.from_topology import communicator
+from netsim.nccl.graphs import NVLS, RING
+from netsim.nccl.version import Version
+from topologies import build
+from topologies.custom import custom_topology
+
+
+def test_a_server_is_one_node_and_its_hardware_is_told() -> None:
+    found = communicator(build("hgx-h100"))
+    assert found.nodes == (tuple(range(8)),)
+    assert (found.compute_capability, found.compute_capability_max, found.cpu_arch, found.cpu_vendor) == (
+        *(90, 90),
+        *("x86_64", "GenuineIntel"),
+    )
+    assert (found.nvswitch, found.multicast, found.collnet, found.gdr, found.p2p) == (True, True, False, True, True)
+    assert (found.nics_per_node, found.net_GBps) == (0, 0.0)
+
+
+def test_machines_of_a_cluster_are_nodes_and_their_nics_have_line_rate() -> None:
+    # 400 Gb/s are 50 GB/s.
+    found = communicator(build("hgx-h100", nodes=3, nic="ndr400"))
+    assert found.nodes == (tuple(range(8)), tuple(range(8, 16)), tuple(range(16, 24)))
+    assert (found.nics_per_node, found.net_GBps, found.gdr) == (8, 50.0, True)
+
+
+def test_ranks_that_take_part_are_numbered_anew() -> None:
+    found = communicator(build("hgx-h100", nodes=2, nic="ndr400"), ranks=[0, 1, 8, 9])
+    assert found.nodes == ((0, 1), (2, 3))
+    assert all(sorted(order.gpus) == [0, 1] for order in found.graphs[RING].orders)
+
+
+@pytest.mark.parametrize("ranks", [[0, 0], [8], [-1], []])
+def test_ranks_that_are_not_there_are_refused(ranks: list[int]) -> None:
+    with pytest.raises(NetsimError, match="accepted are different ranks from 0 to 7"):
+        communicator(build("hgx-h100"), ranks=ranks)
+
+
+def test_hosts_that_share_an_nvswitch_are_one_node() -> None:
+    nodes: dict[str, Any] = {f"gpu{rank}": {"kind": "gpu", "host": f"tray{rank // 2}", "sm": 100} for rank in range(4)}
+    nodes["switch"] = {"kind": "nvswitch", "host": "rack", "multicast": True, "reduce": True}
+    links = [{"between": [f"gpu{rank}", "switch"], "profile": "nvlink5", "count": 18} for rank in range(4)]
+    found = communicator(custom_topology({"nodes": nodes, "links": links}))
+    assert found.nodes == ((0, 1, 2, 3),)
+    assert found.multicast
+
+
+def test_staging_is_told_where_a_ring_ends_at_a_far_nic() -> None:
+    near = build("hgx-a100", nodes=2, nic="hdr200")
+    assert communicator(near).gdr
+    assert not communicator(near, environment={"NCCL_NET_GDR_LEVEL": "LOC"}).gdr
+    # One NIC below the first switch: the last GPU of a ring is at another one, beyond the host bridge.
+    assert not communicator(build("pcie-gen4-8", nodes=2, nic="hdr200:nics=1")).gdr
+    assert not communicator(build("hgx-h100", nodes=2, nic="ndr400", gpudirect=False)).gdr
+
+
+def test_peers_reach_each_other_as_far_as_the_topology_or_a_variable_says() -> None:
+    assert communicator(build("pcie-gen4-8")).p2p
+    assert not communicator(build("pcie-gen4-8"), environment={"NCCL_P2P_LEVEL": "PXB"}).p2p
+    assert not communicator(build("hgx-h100"), environment={"NCCL_P2P_DISABLE": "1"}).p2p
+    assert not communicator(build("l40s-8")).p2p
+    assert communicator(build("l40s-8"), environment={"NCCL_P2P_LEVEL": "4"}).p2p
+
+
+def test_two_gpus_on_amd_reach_each_other_whatever_lies_between() -> None:
+    graph = build("l40s-8")
+    assert communicator(graph, ranks=[0, 7]).p2p
+    assert not communicator(graph, ranks=[0, 1, 7]).p2p
+
+
+def test_without_relays_rings_stay_on_their_rail_by_host_memory_only() -> None:
+    graph = build("hgx-h100", nodes=2, nic="ndr400:nics=1")
+    assert communicator(graph).graphs[RING].type_inter == "PXN"
+    assert communicator(graph, environment={"NCCL_PXN_DISABLE": "1"}).graphs[RING].type_inter in ("PHB", "SYS")
+
+
+def test_nvls_can_be_switched_off() -> None:
+    assert communicator(build("hgx-h100"), environment={"NCCL_NVLS_ENABLE": "0"}).graphs[NVLS].channels == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("NCCL_CROSS_NIC", "3"), ("NCCL_P2P_LEVEL", "FAR"), ("NCCL_NVLS_ENABLE", "yes"), ("NCCL_PXN_DISABLE", "-1")],
+)
+def test_a_value_that_nccl_does_not_know_is_refused_in_one_sentence(name: str, value: str) -> None:
+    with pytest.raises(NetsimError, match=f"{name}='{value}'.*(accepted|whole number)"):
+        communicator(build("hgx-h100"), environment={name: value})
+
+
+def test_processors_of_two_makers_are_mixed() -> None:
+    nodes: dict[str, Any] = {}
+    links: list[dict[str, Any]] = []
+    for host, vendor in enumerate(("GenuineIntel", "AuthenticAMD")):
+        nodes[f"gpu{host}"] = {"kind": "gpu", "host": f"h{host}", "sm": 80 + 10 * host}
+        nodes[f"cpu{host}"] = {"kind": "root_complex", "host": f"h{host}", "cpu_vendor": vendor}
+        nodes[f"nic{host}"] = {"kind": "nic", "host": f"h{host}", "port": {"profile": "ndr400"}}
+        links += [{"between": [f"{device}{host}", f"cpu{host}"], "profile": "pcie4"} for device in ("gpu", "nic")]
+        links.append({"between": [f"nic{host}", "network"], "profile": "ndr400"})
+    nodes["network"] = {"kind": "network_switch"}
+    found = communicator(custom_topology({"nodes": nodes, "links": links}))
+    assert (found.cpu_vendor, found.compute_capability, found.compute_capability_max) == ("mixed", 80, 90)
+    assert (found.nics_per_node, found.net_GBps, found.nodes) == (1, 50.0, ((0,), (1,)))
+
+
+def test_a_graph_is_not_changed_by_looking_at_it() -> None:
+    graph = build("hgx-h100", nodes=2, nic="ndr400")
+    before: nx.DiGraph[str] = graph.copy()
+    communicator(graph, Version(2, 20))
+    assert dict(graph.nodes(data=True)) == dict(before.nodes(data=True))
+    assert list(graph.edges(data=True)) == list(before.edges(data=True))
