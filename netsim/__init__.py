@@ -1,6 +1,6 @@
 """netsim: how long a collective takes on a GPU machine, by simulating a proved schedule on a described topology.
 
-The front page, in the order of the flow: quantities, topology, schedule, simulation, record, metrics. Names are
+The front page, in the order of the flow: quantities, topology, schedule, simulation, record, metrics, output. Names are
 resolved when first used, so that importing one room does not load the house. Topologies are built by the sibling
 package `topologies`, which netsim itself never imports.
 """
@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netsim.errors import NetsimError
+    from netsim.export.files import write_whole
+    from netsim.export.frames import to_frame
+    from netsim.export.table import csv_text
+    from netsim.export.timeline import timeline_text
     from netsim.fabric import Link, check_fabric
     from netsim.metrics.closed_forms import closed_form
+    from netsim.metrics.links import link_loads
     from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth
     from netsim.record import Record
-    from netsim.runs import simulate, time
+    from netsim.runs import result_row, simulate, time
     from netsim.schedule.catalogue import build_schedule
     from netsim.schedule.dag import Schedule, ScheduleBuilder
     from netsim.schedule.proof import prove
@@ -38,6 +43,12 @@ __all__ = [  # noqa: RUF022 - the order of the flow, not of the alphabet
     "algorithm_bandwidth",
     "bus_bandwidth",
     "closed_form",
+    "link_loads",
+    "result_row",
+    "csv_text",
+    "to_frame",
+    "timeline_text",
+    "write_whole",
     "NetsimError",
     "__version__",
 ]
@@ -58,6 +69,12 @@ _HOMES = {
     "algorithm_bandwidth": "netsim.metrics.timing",
     "bus_bandwidth": "netsim.metrics.timing",
     "closed_form": "netsim.metrics.closed_forms",
+    "link_loads": "netsim.metrics.links",
+    "result_row": "netsim.runs",
+    "csv_text": "netsim.export.table",
+    "to_frame": "netsim.export.frames",
+    "timeline_text": "netsim.export.timeline",
+    "write_whole": "netsim.export.files",
     "NetsimError": "netsim.errors",
 }
 

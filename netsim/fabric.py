@@ -17,7 +17,7 @@ is staged in host memory), ``gdr_level``, ``p2p``, ``pxn`` and ``nvb`` (staging 
 import hashlib
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from netsim.errors import DisconnectedError, FabricError
@@ -61,8 +61,25 @@ class Link:
     """Name of the link kind, for example ``nvlink4`` or ``pcie5``: the profile it came from."""
     line_rate_bytes_per_s: float | None = None
     """Nominal rate of the same links before protocol overhead, if known."""
+    protocol_latency_s: tuple[tuple[str, float], ...] = ()
+    """(protocol, seconds) for protocols whose hop takes another time on this link, flags and fences included."""
+
+    def under(self, protocol: str) -> "Link":
+        """Return the link as messages of a protocol meet it: with the protocol's latency where it has one of its own.
+
+        Examples
+        --------
+        >>> link = Link(1e-6, 1e9, protocol_latency_s=(("ll", 4e-7),))
+        >>> link.under("ll").latency_s, link.under("simple").latency_s
+        (4e-07, 1e-06)
+        """
+        latency_s = dict(self.protocol_latency_s).get(protocol)
+        return self if latency_s is None else replace(self, latency_s=latency_s, protocol_latency_s=())
 
     def __post_init__(self) -> None:
+        for protocol, latency_s in self.protocol_latency_s:
+            if not 0 <= latency_s < math.inf:
+                raise FabricError(f"link {self.kind or 'without a kind'}: the latency of {protocol} is {latency_s!r}")
         for name, least in (("latency_s", 0.0), ("gap_s", 0.0), ("floor_s", 0.0)):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and least <= value < math.inf):
@@ -172,5 +189,6 @@ def _canonical(graph: "nx.DiGraph[str]") -> Iterable[str]:
     written: dict[Link, str] = {}  # a large cluster has a handful of distinct links
     for source, target, link in sorted(links_of(graph), key=lambda item: (str(item[0]), str(item[1]))):
         if link not in written:
-            written[link] = repr([getattr(link, name) for name in names])
+            values = [getattr(link, name) for name in names]
+            written[link] = repr(values if values[-1] else values[:-1])  # few links know of protocols
         yield f"({source!r}, {target!r}, {written[link]})"

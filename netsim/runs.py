@@ -1,31 +1,37 @@
-"""`simulate` and `time` as users call them: an engine's run, held against its own lower bound.
+"""`simulate` and `time` as users call them: an engine's run, held against its own lower bound; and a run as a row.
 
-Stands above engines and metrics, which do not know each other. A run below its bound is an internal error, never a
-result. `time` is cheap enough for a planner to ask again and again.
+Stands above engines, metrics and export, which do not know each other. A run below its bound is an internal error, never
+a result. `time` is cheap enough for a planner to ask again and again.
 """
 
+from collections import OrderedDict
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
-from netsim.engine.run import DEFAULT_MAX_MESSAGES
+from netsim.engine.run import DEFAULT_MAX_MESSAGES, schedule_digest
 from netsim.engine.run import simulate as run_engine
 from netsim.errors import FabricError, NetsimError, ProofError, ScheduleError, StuckError
+from netsim.export.table import COLUMNS, Row
 from netsim.fabric import hosts_of
-from netsim.metrics.bounds import check_run
+from netsim.metrics.bounds import check_run, collective_bound
+from netsim.metrics.closed_forms import closed_form, uniform_network
+from netsim.metrics.links import bottleneck
+from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth, bus_bandwidth_note
 from netsim.record import Record
 from netsim.routing import Router
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
-from netsim.schedule.dag import Schedule
+from netsim.schedule.collective import check_collective, is_whole, read_size
+from netsim.schedule.dag import Schedule, ScheduleBuilder
 from netsim.schedule.own import is_file
-from netsim.units import parse_bytes
+from netsim.schedule.pieces import check_pieces
 
 if TYPE_CHECKING:
     import networkx as nx
 
-# Routers of frozen graphs: a graph that can still change is compiled anew each time.
-_ROUTERS: "WeakKeyDictionary[nx.DiGraph[str], Router]" = WeakKeyDictionary()
+# Routes of the graphs and policies that were asked for last, the latest at the end.
+_ROUTERS: "OrderedDict[tuple[nx.DiGraph[str], str], Router]" = OrderedDict()
+_MOST_ROUTERS = 4
 
 
 def simulate(
@@ -33,7 +39,7 @@ def simulate(
     schedule: Schedule,
     *,
     engine: str = "auto",
-    quantum_bytes: int = 0,
+    quantum_bytes: int | str = 0,
     routing: str = "static",
     max_messages: int = DEFAULT_MAX_MESSAGES,
     record: str = "all",
@@ -48,7 +54,7 @@ def simulate(
         What to run; rank i is the i-th GPU of the topology.
     engine : {"auto", "simpy"}
         Which engine runs it; the record says which did.
-    quantum_bytes : int
+    quantum_bytes : int or str, bytes
         Links serve messages in pieces of this many bytes; 0 serves each message whole.
     routing : str
         Policy of `netsim.routing.Router`; ignored when a router is given.
@@ -65,7 +71,9 @@ def simulate(
     Raises
     ------
     FabricError
-        If the topology is incomplete or two ranks that talk have no route.
+        If the topology is none, or incomplete, or two ranks that talk have no route.
+    ScheduleError
+        If the schedule is none, or a number is out of range.
     StuckError
         If the schedule cannot finish; names operations that wait for each other.
     TooManyMessagesError
@@ -76,16 +84,21 @@ def simulate(
     Examples
     --------
     >>> import netsim, topologies
-    >>> schedule = netsim.build_schedule("all_reduce", "ring", 8, 2**26)
+    >>> schedule = netsim.build_schedule("all_reduce", "ring", 8, "64 MiB")
     >>> record = netsim.simulate(topologies.build("ideal-switch:8@450GB/s,1us"), schedule)
     >>> round(record.time_s * 1e6, 3)
     274.979
     """
+    if not isinstance(topology, Router):
+        _check_graph(topology)
+    _check_schedule(schedule)
+    if not is_whole(max_messages, 0):
+        raise ScheduleError(f"max_messages is {max_messages!r}; it must be a whole number, zero or more")
     run = run_engine(
         topology,
         schedule,
         engine=engine,
-        quantum_bytes=quantum_bytes,
+        quantum_bytes=read_size(quantum_bytes, "quantum_bytes"),
         routing=routing,
         max_messages=max_messages,
         record=record,
@@ -101,7 +114,7 @@ def time(
     algorithm: str = "auto",
     protocol: str = "ideal",
     root: int = 0,
-    chunk_bytes: int | None = None,
+    chunk_bytes: int | str | None = None,
     chunks: int | None = None,
 ) -> float:
     """Return how long a collective takes on a topology, in seconds.
@@ -113,7 +126,7 @@ def time(
     size : int or str, bytes
         What nccl-tests calls the size: an integer of bytes, or text such as ``"64 MiB"``.
     topology : networkx.DiGraph
-        All its GPUs take part.
+        All its GPUs take part. The routes of the last few graphs are kept, for as long as those stay as they are.
     algorithm : str
         For example ``ring``; ``auto`` is the fastest of all textbook algorithms that can run.
     protocol : {"ideal"}
@@ -132,15 +145,13 @@ def time(
     """
     if protocol != "ideal":
         raise ScheduleError(f"unknown protocol {protocol!r}; accepted is ideal, NCCL's protocols come later")
-    if not hasattr(topology, "edges"):
-        raise FabricError(f"topology is {topology!r}; pass a graph, for example topologies.build('hgx-h100')")
-    router = _ROUTERS.get(topology)
-    if router is None:
-        router = Router(topology)
-        if getattr(topology, "frozen", False):
-            _ROUTERS[topology] = router
-    ranks, groups, size_bytes = len(router.ranks), hosts_of(topology), parse_bytes(size)
-    if is_file(algorithm):
+    router = _router_of(topology)
+    ranks, groups, size_bytes = len(router.ranks), hosts_of(topology), read_size(size, "size")
+    check_collective(collective, ranks, size_bytes, root)
+    if isinstance(chunk_bytes, str):
+        chunk_bytes = read_size(chunk_bytes, "chunk_bytes")
+    check_pieces(chunk_bytes, chunks)
+    if not isinstance(algorithm, str) or is_file(algorithm):
         raise ScheduleError(
             f"algorithm is {algorithm!r}; time takes names only: build a file's schedule with build_schedule, prove it and "
             "simulate it"
@@ -166,6 +177,131 @@ def time(
     if best is None:
         raise refusal or ScheduleError(f"no algorithm serves {collective}")
     return best
+
+
+def result_row(topology: "nx.DiGraph[str] | Router", schedule: Schedule, record: Record, **cells: Any) -> Row:
+    """Return a run as one row of a table, with the columns that `netsim perf --csv` writes.
+
+    Parameters
+    ----------
+    topology : networkx.DiGraph or Router
+        What the schedule ran on.
+    schedule : Schedule
+        What ran, over all ranks at once.
+    record : Record
+        The run.
+    **cells
+        Cells that replace those found here, by column: for example ``topology``, a label, ``scenario``, or the
+        ``chunk_bytes`` that was asked for, which a schedule does not remember.
+
+    Returns
+    -------
+    Row
+        For `netsim.csv_text` and `netsim.to_frame`.
+
+    Raises
+    ------
+    NetsimError
+        If the record is of another topology or schedule, or a column does not exist.
+
+    Examples
+    --------
+    >>> import netsim, topologies
+    >>> switch = topologies.build("ideal-switch:8@450GB/s,1us")
+    >>> schedule = netsim.build_schedule("all_reduce", "ring", 8, "64 MiB")
+    >>> row = netsim.result_row(switch, schedule, netsim.simulate(switch, schedule), scenario="mine")
+    >>> row.bottleneck, round(row.time_us, 3), round(row.closed_form_us, 3)
+    ('gpu0->switch', 274.979, 274.979)
+    """
+    _check_schedule(schedule)
+    router = topology if isinstance(topology, Router) else _router_of(topology, record.routing)
+    for what, mine, its in (
+        ("topology", router.digest, record.topology_digest),
+        ("schedule", schedule_digest(schedule), record.schedule_digest),
+    ):
+        if mine != its:
+            raise NetsimError(f"this record is of another {what} (digest {its}, not {mine}); give the one that ran")
+    ranks, size, root = schedule.ranks, schedule.size_bytes, schedule.root
+    graph, busiest = router.graph.graph, bottleneck(record)
+    formula_s, least_s = _yardsticks(router, schedule, record)
+    channels = {role.split()[1] for _, role in schedule.lane_names if role.startswith("channel ")}
+    busbw = bus_bandwidth(schedule.collective, ranks, size, record.time_s)
+    note = bus_bandwidth_note(schedule.algorithm, ranks)
+    if busiest is not None and not note:
+        rate = router.links[router.edges.index(busiest.edge)].bandwidth_bytes_per_s
+        note = "busbw is no wire rate: ranks send over several links at once" if busbw > rate * (1 + 1e-9) else ""
+    found = Row(
+        collective=schedule.collective,
+        topology=str(graph.get("name", "")),
+        ranks=ranks,
+        nodes=graph.get("nodes", len(hosts_of(router.graph))),
+        algorithm=schedule.algorithm,
+        protocol="ideal",
+        channels=max(1, len(channels)),
+        size_bytes=size,
+        time_us=record.time_s * 1e6,
+        algbw_GBps=algorithm_bandwidth(size, record.time_s) / 1e9,
+        busbw_GBps=busbw / 1e9,
+        lower_bound_us=(record.lower_bound_s or 0.0) * 1e6,
+        closed_form_us=None if formula_s is None else formula_s * 1e6,
+        bottleneck="" if busiest is None else busiest.name,
+        engine=record.engine,
+        messages=record.messages,
+        version=record.version,
+        scenario="",
+        seed=record.seed,
+        topology_digest=record.topology_digest,
+        collective_bound_us=None if least_s is None else least_s * 1e6,
+        bottleneck_utilisation=None if busiest is None else busiest.utilisation,
+        quantum_bytes=record.quantum_bytes,
+        root=root,
+        rate=graph.get("rate", "effective"),
+        profile=graph.get("profile"),
+        gpudirect=bool(graph.get("gpudirect", True)),
+        routing=record.routing,
+        note=note,
+    )
+    unknown = sorted(cells.keys() - set(COLUMNS))
+    if unknown:
+        raise NetsimError(f"there is no column {unknown[0]!r}; the columns are {', '.join(COLUMNS)}")
+    return replace(found, **cells)
+
+
+def _yardsticks(router: Router, schedule: Schedule, record: Record) -> tuple[float | None, float | None]:
+    """Return the closed form's time and the bound of the collective in seconds, None where there is none."""
+    if schedule.ranks != len(router.ranks):
+        return None, None
+    collective, size, root = schedule.collective, schedule.size_bytes, schedule.root
+    uniform, formula_s = uniform_network(router), None
+    if uniform is not None and uniform.serves(schedule.algorithm) and schedule.pieces == 1 and not record.quantum_bytes:
+        alpha_beta = uniform.latency_s, uniform.bandwidth_bytes_per_s
+        formula_s = closed_form(collective, schedule.algorithm, schedule.ranks, size, *alpha_beta, root=root)
+    in_network = bool((schedule.group >= 0).any())
+    return formula_s, collective_bound(collective, size, router, root=root, in_network=in_network)
+
+
+def _router_of(topology: "nx.DiGraph[str]", routing: str = "static") -> Router:
+    """Return the routes of a graph, those that were kept if the graph is still what they were compiled from."""
+    _check_graph(topology)
+    router = _ROUTERS.pop((topology, routing), None)
+    if router is None or not router.still_describes(topology):
+        router = Router(topology, routing)
+    _ROUTERS[topology, routing] = router
+    while len(_ROUTERS) > _MOST_ROUTERS:
+        _ROUTERS.popitem(last=False)
+    return router
+
+
+def _check_graph(topology: object) -> None:
+    if not hasattr(topology, "edges") or not hasattr(topology, "is_directed"):
+        raise FabricError(f"topology is {topology!r}; pass a graph, for example topologies.build('hgx-h100')")
+
+
+def _check_schedule(schedule: object) -> None:
+    if isinstance(schedule, ScheduleBuilder):
+        raise ScheduleError("schedule is a ScheduleBuilder; pass what its build() returns")
+    if not isinstance(schedule, Schedule):
+        raise ScheduleError(f"schedule is {schedule!r}; pass a Schedule, for example that of netsim.build_schedule")
 
 
 @lru_cache(maxsize=8)

@@ -66,7 +66,7 @@ def size_grid(first: int, last: int, per_doubling: int) -> list[int]:
     """
     if not 1 <= first < last:
         raise ScenarioError(
-            f"a search for crossings needs two sizes from 1 byte up, the smaller first; got {first} and {last} bytes"
+            f"the sizes run from {first} to {last} bytes; the smallest must be 1 byte or more and below the largest"
         )
     steps = max(1, math.ceil(math.log2(last / first) * per_doubling))
     if steps >= MOST_SIZES:

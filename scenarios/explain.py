@@ -17,7 +17,7 @@ from netsim.routing import Router
 from netsim.runs import simulate
 from netsim.schedule.catalogue import algorithms_for
 from scenarios.machine import graph_of
-from scenarios.run import Spec, fitting, run_spec, run_traced
+from scenarios.run import Spec, fitting, run_spec, run_traced, works_in_switches
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -62,6 +62,8 @@ class Explanation:
     alike: int
     """How many links are as busy as the bottleneck, itself included."""
     bottleneck_kind: str
+    in_network: bool
+    """Whether switches add or copy; the row's bound of the collective is then that of such algorithms."""
     what_ifs: tuple[WhatIf, ...]
     """Runs with something changed, the largest gain first."""
     refused: tuple[tuple[str, str], ...]
@@ -114,6 +116,7 @@ def explain(spec: Spec, *, told: Callable[[str], None] = lambda words: None) -> 
         kinds=kinds,
         alike=0 if busiest is None else int((record.link_busy_s >= busiest.busy_s * (1 - _ALIKE)).sum()),
         bottleneck_kind=limit,
+        in_network=works_in_switches(schedule),
         what_ifs=tuple(sorted(found, key=lambda item: item.change)),
         refused=tuple(refused),
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import topologies
+from netsim.errors import FabricError
 from netsim.routing import Router
 
 if TYPE_CHECKING:
@@ -32,12 +33,18 @@ class Machine:
     @property
     def label(self) -> str:
         """What the topology column shows: what was asked for, without the count of servers."""
-        parts = [self.topology, self.nic, None if self.fabric == "one-switch" else self.fabric]
+        parts = [self.topology, self.nic, None if self.fabric == Machine.fabric else self.fabric]
         return " ".join(part for part in parts if part)
 
 
 def graph_of(machine: Machine) -> "nx.DiGraph[str]":
-    """Return the topology of a machine; built once, and again when a file behind it has changed."""
+    """Return the topology of a machine; built once, and again when a file behind it has changed.
+
+    Raises
+    ------
+    FabricError
+        If a fabric is given and there is only one server, or for what `topologies.build` refuses.
+    """
     return _graph(machine, _stamp(machine.topology), _stamp(machine.profile))
 
 
@@ -61,7 +68,7 @@ def _stamp(names: str | None) -> tuple[tuple[int, int] | None, ...]:
 
 @lru_cache(maxsize=8)
 def _graph(machine: Machine, *stamps: tuple[tuple[int, int] | None, ...]) -> "nx.DiGraph[str]":
-    return topologies.build(
+    graph = topologies.build(
         machine.topology,
         nodes=machine.nodes,
         nic=machine.nic,
@@ -71,6 +78,12 @@ def _graph(machine: Machine, *stamps: tuple[tuple[int, int] | None, ...]) -> "nx
         rate=machine.rate,
         profile=machine.profile,
     )
+    # Asked last, so that a malformed fabric is told as such.
+    if machine.nodes == 1 and machine.fabric != Machine.fabric:
+        raise FabricError(
+            f"fabric {machine.fabric!r} joins servers, and {machine.topology!r} is one; give two nodes or more, or no fabric"
+        )
+    return graph
 
 
 @lru_cache(maxsize=8)

@@ -1,12 +1,16 @@
-"""Measured times by size from a CSV file: columns ``size_bytes`` and ``time_us``, others ignored.
+"""Measured times by size: from a CSV file, or straight from a log of nccl-tests.
 
-Lines that begin with ``#`` are comments. A row without a time is left out; anything else that is no number is an error
-that names its line.
+A CSV has the columns ``size_bytes`` and ``time_us``, others are ignored. Lines that begin with ``#`` are comments. A row
+without a time is left out; anything else that is no number is an error that names its line. From a log the times out of
+place are taken, whatever launchers put in front of its lines; sizes of 0, rows that other words have torn, and everything
+that is no row are passed over.
 """
 
 import csv
 import io
 import math
+import re
+import reprlib
 from pathlib import Path
 
 from netsim.errors import ScenarioError
@@ -15,6 +19,11 @@ from topologies.reading import read_limited
 MOST_BYTES = 64 << 20
 _NEEDED = ("size_bytes", "time_us")
 
+# What launchers put in front of a line: mpirun's "[1,0]<stdout>:", srun's "0: ".
+_PREFIX = re.compile(r"\s*(?:\[\d+,\d+\]<\w+>:|\d+:(?=\s))")
+_TYPES = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|f8e[0-9]m[0-9]|fp8_\w+|char")
+_TITLES = ("size", "count", "type")
+
 
 def read_measured(path: str | Path) -> list[tuple[int, float]]:
     """Read measured points.
@@ -22,7 +31,7 @@ def read_measured(path: str | Path) -> list[tuple[int, float]]:
     Parameters
     ----------
     path : str or Path
-        A CSV file with the columns ``size_bytes`` and ``time_us``.
+        A CSV file with the columns ``size_bytes`` and ``time_us``, or a log of nccl-tests.
 
     Returns
     -------
@@ -41,12 +50,18 @@ def read_measured(path: str | Path) -> list[tuple[int, float]]:
         raise ScenarioError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
     numbered = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#"]
     if not numbered:
-        raise ScenarioError(f"{path}: is empty; it needs a header with {' and '.join(_NEEDED)}, and rows")
+        raise ScenarioError(
+            f"{path}: is empty; it needs a header with {' and '.join(_NEEDED)} and rows, or nccl-tests' rows"
+        )
     header = [name.strip() for name in next(csv.reader([numbered[0][1]]))]
     missing = [name for name in _NEEDED if name not in header]
     if missing:
+        logged = logged_times(text)
+        if logged:
+            return logged
         raise ScenarioError(
-            f"{path}:{numbered[0][0]}: has no column {' and no column '.join(missing)}; its columns are {', '.join(header)}"
+            f"{path}:{numbered[0][0]}: has no column {' and no column '.join(missing)}, and there is no whole row of "
+            f"nccl-tests' in the file; its columns are {reprlib.repr(', '.join(header))}"
         )
     size_at, time_at = (header.index(name) for name in _NEEDED)
     points = []
@@ -63,6 +78,45 @@ def read_measured(path: str | Path) -> list[tuple[int, float]]:
     if not points:
         raise ScenarioError(f"{path}: has no row with a time")
     return points
+
+
+def logged_times(text: str) -> list[tuple[int, float]]:
+    """Return size in bytes and time out of place in microseconds of every whole row in a log of nccl-tests.
+
+    Examples
+    --------
+    >>> logged_times("[1,0]<stdout>:  1024  256  float  sum  -1  12.50  0.08  0.14  0  12.40  0.08  0.14  0")
+    [(1024, 12.5)]
+    """
+    rows: list[tuple[int, float]] = []
+    rooted: bool | None = None
+    for line in text.splitlines():
+        words = _PREFIX.sub("", line, count=1).split()
+        titles = [word for word in words if word != "#"]
+        if tuple(titles[:3]) == _TITLES and "time" in titles:
+            rooted = "root" in titles[: titles.index("time")]
+        elif len(words) > 3 and words[0].isdecimal() and words[1].isdecimal() and _TYPES.fullmatch(words[2]):
+            found = _logged(int(words[0]), words[3:], rooted)
+            if found is not None:
+                rows.append(found)
+    return rows
+
+
+def _logged(size_bytes: int, rest: list[str], rooted: bool | None) -> tuple[int, float] | None:
+    """Read what follows the type in a row: operation and root, where the layout has them, then time and bandwidths."""
+    if rest and rest[0].isalpha():
+        rest = rest[1:]
+    if rooted if rooted is not None else len(rest) % 4 == 1:
+        rest = rest[1:]
+    try:
+        time_us, algbw = float(rest[0]), float(rest[1])
+    except (IndexError, ValueError):
+        return None
+    if not size_bytes or not 0 < time_us < math.inf:
+        return None
+    # The bandwidth beside it says whether it is the time: a torn row, or one without a column, does not fit.
+    fits = math.isclose(size_bytes / time_us / 1e3, algbw, rel_tol=0.02, abs_tol=0.011)
+    return (size_bytes, time_us) if fits else None
 
 
 def _number(text: str, name: str, path: Path, line: int) -> float:

@@ -26,7 +26,7 @@ def rows() -> Iterator[tuple[object, ...]]:
             for chunks in counts:
                 spec = Spec(machine, "all_reduce", 0, chunks=chunks)
                 unit = LATENCY_S * rate * 1e9
-                sizes = size_grid(round(0.9 * unit), round(60 * unit), 3)
+                sizes = size_grid(round(0.9 * unit), round(60 * unit), 1)
                 for crossing in find_crossings(spec, ("ring", tree), sizes).crossings:
                     size = crossing.size_bytes
                     yield rate, tree, chunks, round(size), crossing.formula_bytes, size / unit

@@ -7,6 +7,8 @@ is held against its own lower bound; a time below it is an internal error. No ti
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from netsim.engine.run import DEFAULT_MAX_MESSAGES
 from netsim.errors import FabricError, ProofError, ScheduleError, StuckError, TooManyMessagesError
 from netsim.export.table import Row
@@ -19,17 +21,30 @@ from netsim.routing import Router
 from netsim.runs import simulate
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective
+from netsim.schedule.dag import COMPUTE
 from netsim.schedule.own import is_file
+from netsim.schedule.pieces import check_pieces
 from netsim.schedule.proof import prove
 from netsim.schedule.together import together
 from netsim.units import format_time
 from scenarios.groups import Members, read_groups, servers_within
 from scenarios.machine import Machine, router_of
+from scenarios.protocols import IDEAL, protocol_named
 from scenarios.seeds import over_seeds, policies
 
 if TYPE_CHECKING:
     from netsim.record import Record
     from netsim.schedule.dag import Schedule
+
+DEFAULT_MAX_PIECES = 5_000_000
+"""The limit where links serve messages in pieces and none was given; a larger number is mostly a slip in the quantum."""
+
+
+def limit_on_messages(given: int | None, quantum_bytes: int) -> int:
+    """Return the most messages of a run, where none need have been given."""
+    if given is not None:
+        return given
+    return DEFAULT_MAX_PIECES if quantum_bytes else DEFAULT_MAX_MESSAGES
 
 
 @dataclass(frozen=True)
@@ -42,7 +57,7 @@ class Spec:
     algorithm: str = "auto"
     """A textbook algorithm, a Python file with a schedule of one's own (proved before it is run), or ``auto``: all that
     can run are simulated and the fastest is taken."""
-    protocol: str = "ideal"
+    protocol: str = IDEAL
     channels: int = 1
     chunk_bytes: int | None = None
     chunks: int | None = None
@@ -73,6 +88,7 @@ def run_spec(spec: Spec) -> Row:
 
 def run_recorded(spec: Spec) -> "tuple[Row, Record]":
     """Simulate one spec and return its row and the record behind it."""
+    spec = _checked(spec)
     router = router_of(spec.machine, spec.routing)
     if spec.algorithm == "auto":
         run, spec, skipped = _fastest(spec, router)
@@ -87,13 +103,31 @@ def run_traced(spec: Spec) -> "tuple[Row, Schedule, Record]":
     With ``auto`` the algorithms are compared first, and the fastest is run once more for the record.
     """
     if policies(spec.routing) is not None:
-        raise FabricError(f"routing {spec.routing!r} is a range of seeds, and this looks at one run; give one, such as ecmp:0")
+        raise FabricError(
+            f"routing {spec.routing!r} is a range of seeds, and this looks at one run; give one, such as ecmp:0"
+        )
+    spec = _checked(spec)
     router = router_of(spec.machine, spec.routing)
     if spec.algorithm == "auto":
         taken = run_spec(spec).algorithm
         spec = replace(fitting(spec, taken), algorithm=taken)
     run = _simulate(spec, router, spec.algorithm, record="links")
     return _row(spec, router, run, []), run.schedule, run.record
+
+
+def _checked(spec: Spec) -> Spec:
+    """Refuse options that no algorithm could make good; ``auto`` would take each refusal for a reason to try the next."""
+    check_pieces(spec.chunk_bytes, spec.chunks)
+    if spec.channels < 1:
+        raise ScheduleError(f"{spec.channels} channels: the number of channels must be 1 or more")
+    if spec.algorithm == "auto":
+        cuts = spec.chunk_bytes is not None or spec.chunks is not None
+        understood = frozenset().union(*(options_for(spec.collective, name) for name in algorithms_for(spec.collective)))
+        if cuts and "chunks" not in understood:
+            raise ScheduleError(f"no algorithm for {spec.collective} takes a chunk size or a number of chunks; leave it out")
+        if spec.channels > 1 and "channels" not in understood:
+            raise ScheduleError(f"no algorithm for {spec.collective} has channels (got {spec.channels}); leave them out")
+    return replace(spec, protocol=protocol_named(spec.protocol))
 
 
 @dataclass(frozen=True)
@@ -109,11 +143,11 @@ class _Run:
 
 def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -> _Run:
     """Run one algorithm; what the user asked for must suit it, and `build_schedule` says so where it does not."""
-    if spec.protocol != "ideal":
-        raise ScheduleError(f"unknown protocol {spec.protocol!r}; accepted is ideal, NCCL's protocols come later")
     parts = _parts(spec, router, algorithm)
     joined = None if spec.groups is None else together(parts, len(router.ranks))
     schedule = parts[0][0] if joined is None else joined.schedule
+    if spec.quantum_bytes > 0:
+        _check_quantum(schedule, spec)
     left = simulate(
         router,
         schedule,
@@ -124,6 +158,18 @@ def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -
     )
     finish = () if joined is None else tuple(joined.finish_s(left.end_s).tolist())
     return _Run(schedule, left, parts[0][0].algorithm, len(parts[0][1]), finish)
+
+
+def _check_quantum(schedule: "Schedule", spec: Spec) -> None:
+    """Count the pieces before any work: a small quantum makes millions of a few messages."""
+    sent = schedule.wire[schedule.kind != COMPUTE]
+    pieces = int(np.maximum(1, -(-sent // spec.quantum_bytes)).sum())
+    if pieces > spec.max_messages:
+        raise TooManyMessagesError(
+            f"{schedule.collective} by {schedule.algorithm} of {spec.size_bytes} bytes travels in {pieces} pieces with "
+            f"--quantum {spec.quantum_bytes}, more than the limit of {spec.max_messages}; give a larger --quantum, or raise "
+            "--max-messages"
+        )
 
 
 def _parts(spec: Spec, router: Router, algorithm: str) -> "list[tuple[Schedule, Members]]":
@@ -201,7 +247,7 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
         formula_s = closed_form(spec.collective, algorithm, ranks, size, *alpha_beta, root=spec.root)
     least_us = None
     if alone:
-        in_network = _works_in_switches(schedule)
+        in_network = works_in_switches(schedule)
         bound = collective_bound(spec.collective, spec.size_bytes, router, root=spec.root, in_network=in_network)
         least_us = bound * 1e6
     busiest = bottleneck(record)
@@ -242,7 +288,7 @@ def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
     )
 
 
-def _works_in_switches(schedule: "Schedule") -> bool:
+def works_in_switches(schedule: "Schedule") -> bool:
     """Say whether a schedule lets switches add or copy, so that it may send less than ranks alone must."""
     return bool((schedule.group >= 0).any())
 

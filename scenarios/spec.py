@@ -16,13 +16,15 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from netsim.engine.run import DEFAULT_MAX_MESSAGES, ENGINES
-from netsim.errors import ScenarioError, UnitError
+from netsim.engine.run import ENGINES
+from netsim.errors import ScenarioError, ScheduleError, UnitError
 from netsim.schedule.catalogue import algorithms_for
 from netsim.schedule.collective import COLLECTIVES
+from netsim.schedule.own import is_file
 from netsim.units import parse_bytes
 from scenarios.machine import Machine
-from scenarios.run import Spec
+from scenarios.protocols import ACCEPTED, IDEAL, protocol_named
+from scenarios.run import Spec, limit_on_messages
 from scenarios.sizes import size_list
 from topologies.reading import UNREADABLE, first_problem, read_limited, safe_yaml
 
@@ -71,10 +73,12 @@ class ScenarioFile(_Strict):
     gpus_per_node: _Count | None = Field(None, description="a whole number from 1 up")
     gpudirect: bool = Field(True, description="true or false")
     rate: Literal["effective", "line"] = Field("effective", description="effective or line")
-    profile: _Text | None = Field(None, description="the path of a link profile")
+    profile: _Text | None = Field(None, description="the name or file of a link profile, or several with commas")
     collective: _Text | _Some[_Text] = Field(description="a collective or a list of collectives")
-    algorithm: _Text | _Some[_Text] = Field("auto", description="an algorithm or a list of algorithms")
-    protocol: Literal["ideal", "auto"] = Field("ideal", description="ideal or auto; NCCL's protocols come later")
+    algorithm: _Text | _Some[_Text] = Field(
+        "auto", description="an algorithm or a list of algorithms; a Python file with a schedule of your own is one"
+    )
+    protocol: _Text = Field(IDEAL, description=ACCEPTED)
     channels: _Count = Field(1, description="a whole number from 1 up")
     sizes: list[str | Literal[0]] | SizeRange = Field(
         description="a list of sizes with a unit such as [1 MiB, 64 MiB], or first and last with factor or step"
@@ -86,7 +90,7 @@ class ScenarioFile(_Strict):
     routing: _Text = Field("static", description="static, ecmp:SEED, ecmp:SEED,flows=F or ecmp:FIRST..LAST")
     groups: _Text | None = Field(None, description="groups of ranks that run at once: div:8, mod:8 or 0-3/4,5,6,7")
     engine: _Text = Field("auto", description=", ".join(ENGINES))
-    max_messages: _Count = Field(DEFAULT_MAX_MESSAGES, description="a whole number from 1 up")
+    max_messages: _Count | None = Field(None, description="a whole number from 1 up")
 
 
 @dataclass(frozen=True)
@@ -140,10 +144,11 @@ class _Where:
 
 def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
     collectives = [_collective(value, where) for value in _listed(file.collective)]
-    algorithms = _listed(file.algorithm)
+    algorithms = [_own_file(name, where) if is_file(name) else name for name in _listed(file.algorithm)]
     for collective in collectives:
         for algorithm in algorithms:
             _check_algorithm(collective, algorithm, where)
+    protocol = _protocol(file.protocol, where)
     if file.engine not in ENGINES:
         raise ScenarioError(f"{where('engine')} is {file.engine!r}; accepted are {', '.join(ENGINES)}")
     sizes = _sizes(file.sizes, where)
@@ -166,7 +171,9 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
             gpus_per_node=file.gpus_per_node,
             gpudirect=file.gpudirect,
             rate=file.rate,
-            profile=None if file.profile is None else _beside(file.profile, where.path),
+            profile=None
+            if file.profile is None
+            else ",".join(_beside(name.strip(), where.path) for name in file.profile.split(",")),
         )
         for collective in collectives:
             for algorithm in algorithms:
@@ -177,7 +184,7 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
                             collective=collective,
                             size_bytes=size,
                             algorithm=algorithm,
-                            protocol="ideal",
+                            protocol=protocol,
                             channels=file.channels,
                             chunk_bytes=chunk,
                             chunks=chunks,
@@ -186,7 +193,7 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
                             routing=file.routing,
                             groups=file.groups,
                             engine=file.engine,
-                            max_messages=file.max_messages,
+                            max_messages=limit_on_messages(file.max_messages, quantum),
                             scenario=name,
                         )
 
@@ -201,6 +208,21 @@ def _beside(name: str, path: Path) -> str:
     return str(candidate) if not Path(name).is_absolute() and candidate.is_file() else name
 
 
+def _own_file(name: str, where: _Where) -> str:
+    """Return the path of a Python file with a schedule of one's own, which stands beside the scenario or where it says."""
+    path = _beside(name, where.path)
+    if not Path(path).is_file():
+        raise ScenarioError(f"{where('algorithm')} is {name!r}, and there is no such file beside {where.path.name}")
+    return path
+
+
+def _protocol(name: str, where: _Where) -> str:
+    try:
+        return protocol_named(name, where("protocol"))
+    except ScheduleError as error:
+        raise ScenarioError(str(error)) from None
+
+
 def _collective(name: str, where: _Where) -> str:
     if name not in COLLECTIVES:
         raise ScenarioError(
@@ -211,7 +233,9 @@ def _collective(name: str, where: _Where) -> str:
 
 def _check_algorithm(collective: str, algorithm: str, where: _Where) -> None:
     accepted = (*algorithms_for(collective), "auto")
-    # What stands behind a colon, as in hierarchical:2x8, is read with the number of ranks.
+    # What stands behind a colon, as in hierarchical:2x8, is read with the number of ranks; so is a file of one's own.
+    if is_file(algorithm):
+        return
     if algorithm.partition(":")[0] not in accepted:
         words = f"{where('algorithm')} is {algorithm!r}{_meant(algorithm, accepted)}"
         raise ScenarioError(f"{words}; accepted for {collective} are {', '.join(accepted)}")

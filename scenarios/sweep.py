@@ -265,10 +265,12 @@ def _end_line(stream: Any) -> None:
 def _failed_row(spec: Spec, words: str) -> Row:
     """Return the row of a point that failed: what was asked, and why there is no answer."""
     nothing = math.nan
+    # These columns hold whole numbers; of a run that failed nobody knows them, and 0 would be a claim.
+    unknown: Any = None
     return Row(
         collective=spec.collective,
         topology=spec.machine.label,
-        ranks=0,
+        ranks=unknown,
         nodes=spec.machine.nodes,
         algorithm=spec.algorithm,
         protocol=spec.protocol,
@@ -281,7 +283,7 @@ def _failed_row(spec: Spec, words: str) -> Row:
         closed_form_us=None,
         bottleneck="",
         engine=spec.engine,
-        messages=0,
+        messages=unknown,
         version=netsim.__version__,
         scenario=spec.scenario,
         seed=None,
@@ -297,6 +299,12 @@ def _failed_row(spec: Spec, words: str) -> Row:
         groups=spec.groups,
         note=f"failed: {' '.join(words.split())}",
     )
+
+
+def count_kept(specs: Iterable[Spec], kept: Path) -> int:
+    """Return how many of the specs have their row in a file of rows that are done."""
+    rows = read_kept(kept)
+    return sum(spec_digest(spec) in rows for spec in specs)
 
 
 def count_failed(outcomes: Iterable[Outcome]) -> int:

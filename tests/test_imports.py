@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -80,6 +81,19 @@ def test_netsim_never_names_its_siblings_outside_the_front_door(repository: Path
         code = [line.strip() for line in path.read_text().splitlines() if not line.strip().startswith(">>>")]
         starts = tuple(f"{verb} {room}" for verb in ("import", "from") for room in ("topologies", "scenarios", "calibrate"))
         assert not [line for line in code if line.startswith(starts)], path
+
+
+def test_the_contract_that_keeps_netsim_from_its_siblings_names_every_module(repository: Path) -> None:
+    settings = tomllib.loads((repository / "pyproject.toml").read_text())
+    (contract,) = (
+        contract
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract["name"].startswith("Of netsim, only the front door")
+    )
+    modules = {path.stem for path in (repository / "netsim").iterdir() if path.suffix == ".py" or path.is_dir()}
+    modules -= {"__init__", "__main__", "__pycache__", "cli"}
+    assert contract["source_modules"] == sorted(f"netsim.{name}" for name in modules)
+    assert set(contract["forbidden_modules"]) == {"topologies", "scenarios", "calibrate"}
 
 
 def test_the_four_packages_lie_in_one_folder() -> None:

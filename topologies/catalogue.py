@@ -70,7 +70,7 @@ def build(
     -------
     networkx.DiGraph
         Frozen; ``graph.copy()`` is one to change. Passes `netsim.fabric.check_fabric`; graph attributes ``name``,
-        ``ranks``, ``gpudirect``, ``remarks``.
+        ``ranks``, ``gpudirect``, ``remarks``, and ``nodes``, ``rate`` and ``profile`` as asked for.
 
     Raises
     ------
@@ -108,9 +108,11 @@ def build(
     title += f", {parse_nic(nic).label}" if nic is not None else ""
     title += f", {fabric}" if fabric != "one-switch" else ""
     graph.graph["name"] = title
+    graph.graph |= {"nodes": nodes, "rate": rate, "profile": profile}
     graph.graph.setdefault("remarks", ())
     check_fabric(graph)
-    return nx.freeze(graph)
+    frozen: nx.DiGraph[str] = nx.freeze(graph)
+    return frozen
 
 
 def _profiles(text: str | None) -> dict[str, Profile]:

@@ -4,7 +4,8 @@ Nodes are a mapping ``{name: {kind: gpu, host: node0}}`` or a list ``[{name: gpu
 ``{between: [a, b], ...}`` (both directions) or ``{from: a, to: b, ...}`` (one). A link takes its figures from a profile
 (``profile: nvlink4, count: 18``) or states ``latency`` and ``bandwidth`` (and ``gap``, ``floor``) itself. Everything is
 checked and nothing is guessed; an error names the entry and the key. Ranks are the GPUs in the order of the file unless
-``ranks`` lists them. `topologies.custom_text` writes such a description.
+``ranks`` lists them. What NCCL judges a machine by may be stated, too: ``sm`` (compute capability times ten) of a GPU,
+``cpu_arch``, ``cpu_vendor`` and ``cpu_model`` of a root complex. `topologies.custom_text` writes such a description.
 """
 
 import reprlib

@@ -8,7 +8,9 @@ Deliberately left out: how many links a machine has, and anything about NCCL's s
 The file, quantities as text with a unit (`netsim.units`): ``name``, ``family`` (one of `FAMILIES`), ``line_rate``,
 ``effective_rate``, ``latency``, ``date`` (``2026``, ``2026-06`` or ``2026-06-30``) and ``source`` (which begins with
 published, measured or assumed) are required; ``latency_source``, ``gap``, ``floor``, ``lanes`` (PCI Express lanes that
-the rates stand for) and ``note`` are optional. Rates are one direction of one link.
+the rates stand for) and ``note`` are optional, and so is what a hop of NCCL's protocols takes on the link in place of
+``latency``: ``latency_ll``, ``latency_ll128`` and ``latency_simple`` with ``protocol_source``. Rates are one direction of
+one link.
 """
 
 import json
@@ -33,7 +35,8 @@ RATES = ("effective", "line")
 
 _DATA = Path(__file__).parent / "profiles_data"
 _REQUIRED = ("name", "family", "line_rate", "effective_rate", "latency", "date", "source")
-_OPTIONAL = ("latency_source", "gap", "floor", "lanes", "note")
+_BY_PROTOCOL = {"latency_ll": "ll", "latency_ll128": "ll128", "latency_simple": "simple"}
+_OPTIONAL = ("latency_source", *_BY_PROTOCOL, "protocol_source", "gap", "floor", "lanes", "note")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 _SOURCES = ("published", "measured", "assumed")
@@ -69,6 +72,10 @@ class Profile:
     """PCI Express lanes that the rates stand for; None for links that are not cut by lanes."""
     note: str = ""
     """Anything else a reader should know."""
+    protocol_latency_s: tuple[tuple[str, float], ...] = ()
+    """(protocol, seconds) of NCCL's protocols, as in `netsim.fabric.Link`."""
+    protocol_source: str = ""
+    """Where those come from; begins with published, measured or assumed."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -84,6 +91,16 @@ class Profile:
         ):
             if not (text and known):
                 raise ProfileError(f"profile {self.name}: {words}")
+        if self.protocol_latency_s and not self.protocol_source.startswith(_SOURCES):
+            raise ProfileError(
+                f"profile {self.name}: protocol_source is {self.protocol_source!r}; latencies of protocols need one that "
+                f"begins with {', '.join(_SOURCES[:-1])} or {_SOURCES[-1]}"
+            )
+        for protocol, seconds in self.protocol_latency_s:
+            if not 0 <= seconds < float("inf"):
+                raise ProfileError(
+                    f"profile {self.name}: the latency of {protocol} is {seconds!r} s; it must be zero or more"
+                )
         if self.lanes is not None and not 1 <= self.lanes <= _MAX_LANES:
             raise ProfileError(f"profile {self.name}: lanes is {self.lanes!r}; it must be from 1 to {_MAX_LANES}")
         for field in ("line_rate", "effective_rate"):
@@ -152,6 +169,7 @@ class Profile:
             count=count,
             kind=kind,
             line_rate_bytes_per_s=line,
+            protocol_latency_s=self.protocol_latency_s,
         )
 
 
@@ -215,9 +233,19 @@ def write_profile(profile: Profile, path: str | Path) -> None:
         ("latency", format_time(profile.latency_s)),
     ]
     rows += [(key, format_time(value)) for key, value in (("gap", profile.gap_s), ("floor", profile.floor_s)) if value]
+    keys = {protocol: key for key, protocol in _BY_PROTOCOL.items()}
+    rows += [(keys[protocol], format_time(value)) for protocol, value in profile.protocol_latency_s]
     rows += [("lanes", profile.lanes)] if profile.lanes is not None else []
     rows += [("date", profile.date), ("source", profile.source)]
-    rows += [(key, value) for key, value in (("latency_source", profile.latency_source), ("note", profile.note)) if value]
+    rows += [
+        (key, value)
+        for key, value in (
+            ("latency_source", profile.latency_source),
+            ("protocol_source", profile.protocol_source),
+            ("note", profile.note),
+        )
+        if value
+    ]
     # A JSON string is a TOML basic string, except that TOML also wants DEL escaped.
     text = "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in rows).replace("\x7f", "\\u007f")
     target = Path(path)
@@ -258,7 +286,7 @@ def _read(path: Path) -> Profile:
 
 
 def _from_table(table: dict[str, Any], path: Path) -> Profile:
-    for key in ("name", "family", "date", "source", "latency_source", "note"):
+    for key in ("name", "family", "date", "source", "latency_source", "protocol_source", "note"):
         if not isinstance(table.get(key, ""), str):
             raise ProfileError(f"{path}: {key} is {table[key]!r}; write it as text in quotes")
     lanes = table.get("lanes")
@@ -278,6 +306,10 @@ def _from_table(table: dict[str, Any], path: Path) -> Profile:
             latency_source=table.get("latency_source", ""),
             lanes=lanes,
             note=table.get("note", ""),
+            protocol_latency_s=tuple(
+                (protocol, parse_time(table[key], where=key)) for key, protocol in _BY_PROTOCOL.items() if key in table
+            ),
+            protocol_source=table.get("protocol_source", ""),
         )
     except (UnitError, ProfileError) as error:
         raise ProfileError(f"{path}: {error}") from error

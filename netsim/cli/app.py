@@ -5,6 +5,7 @@ A verb's module is imported only when the verb is used, so that ``netsim --help`
 """
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -38,6 +39,9 @@ INTERRUPTED = 130
 
 _LONGEST = 2000
 """Characters of the longest message that is printed whole."""
+
+# How the parser says that a text is no whole number, or that one is below the least that is accepted.
+_NO_NUMBER = re.compile(r"(\S+) is not (?:a valid int(?: range|eger(?: range)?)?|in the range \S+)\.?$")
 
 # typer keeps the base class of its usage errors private; a public member of the family leads to it.
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
@@ -114,7 +118,7 @@ def _say(error: Exception) -> int:
         _stderr(f"netsim: {_one_line(str(error))}")
         return error.exit_code
     if isinstance(error, _USAGE_ERROR):
-        words = _one_line(error.format_message())  # type: ignore[attr-defined]
+        words = _one_line(_plain_words(error))
         context = getattr(error, "ctx", None)
         _stderr(f"netsim: {words.rstrip('.')}; see '{context.command_path if context else 'netsim'} --help'")
         return 2
@@ -137,6 +141,18 @@ def _say(error: Exception) -> int:
     words = _one_line(f"{type(error).__name__}: {error}")
     _stderr(f"netsim: INTERNAL ERROR: {words} (please report it; NETSIM_TRACEBACK=1 shows where)")
     return BROKEN
+
+
+def _plain_words(error: Exception) -> str:
+    """Return the words of a usage error; for numbers with what is accepted in place of the parser's terms."""
+    words: str = error.format_message()  # type: ignore[attr-defined]
+    kind = getattr(getattr(error, "param", None), "type", None)
+    least = getattr(kind, "min", None)
+    number = _NO_NUMBER.search(words)
+    if number is None:
+        return words
+    whole = "a whole number" if least is None else f"a whole number, {least} or more"
+    return f"{words[: number.start()]}{number[1]} is not {whole}"
 
 
 def _one_line(text: str) -> str:

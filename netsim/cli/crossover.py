@@ -9,7 +9,7 @@ import typer
 from netsim.cli import options
 from netsim.cli.progress import Progress
 from netsim.errors import NetsimError
-from netsim.export.files import check_target, write_whole
+from netsim.export.files import write_whole
 from netsim.export.table import csv_cell
 from scenarios.crossover import Survey, find_crossings, size_grid
 from scenarios.machine import graph_of
@@ -34,16 +34,16 @@ def crossover(
     max_bytes: Annotated[str, typer.Option("-e", "--maxbytes", help="Largest size.")] = "1G",
     per_doubling: Annotated[int, typer.Option("--points", min=1, help="Sizes of the first grid in each doubling.")] = 2,
     chunks: Annotated[
-        str | None, typer.Option("--chunks", help="Pieces of trees, chains and NVLS, e.g. 1,16,256: a series.")
+        str | None, typer.Option("--chunks", help=f"{options.PIECES_HELP} A list, such as 1,16,256, is a series.")
     ] = None,
     csv: options.Csv = None,
 ) -> None:
     """Print every size at which the fastest of several algorithms changes, by simulation, beside the formulas' crossing."""
     machine, collective = spec.machine, spec.collective
-    names = [name.strip() for name in algorithms.split(",") if name.strip()]
+    names = options.algorithm_names(algorithms)
     series = _counts(chunks)
     sizes = size_grid(options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), per_doubling)
-    target = None if csv is None or csv == "-" else check_target(csv)
+    target = None if csv is None or csv == "-" else options.target_of(csv)
     surveys: list[tuple[int | None, Survey]] = []
     with Progress(len(series)) as progress:
         for count in series:
@@ -110,7 +110,9 @@ def _csv_text(collective: str, label: str, surveys: list[tuple[int | None, Surve
     lines = [COLUMNS]
     for count, survey in surveys:
         for found in survey.crossings:
-            values = (collective, label, survey.ranks, found.below, found.above, count, found.size_bytes, found.low_bytes)
-            rest = (found.high_bytes, found.formula_bytes, survey.version, survey.topology_digest, SCHEMA)
+            # Digits beyond a byte are noise of the bisection, which encloses the size to one per cent.
+            formula = None if found.formula_bytes is None else round(found.formula_bytes)
+            values = (collective, label, survey.ranks, found.below, found.above, count, round(found.size_bytes))
+            rest = (found.low_bytes, found.high_bytes, formula, survey.version, survey.topology_digest, SCHEMA)
             lines.append(",".join(csv_cell(value) for value in values + rest))
     return "".join(line + "\n" for line in lines)

@@ -12,9 +12,9 @@ EXAMPLE = "netsim doctor"
 BASE = ("simpy", "networkx", "numpy", "pandas", "typer", "rich", "pydantic", "PyYAML")
 EXTRAS = {
     "plot": ("matplotlib", "figures"),
-    "cluster": ("dask", "sweeps on a cluster"),
-    "fast": ("numba", "the compiled engine"),
-    "calibrate": ("torch", "measuring this machine's link"),
+    "cluster": ("dask", "sweeps on a cluster, which come later"),
+    "fast": ("numba", "a compiled engine, which comes later"),
+    "calibrate": ("torch", "measuring this machine's link, which comes later"),
 }
 """Extra -> the package that tells whether it is there, and what it is for."""
 
@@ -39,10 +39,8 @@ def doctor() -> int:
             faults.append(f"the package {name} is missing; install netsim-collectives with pip")
     for extra, (name, purpose) in EXTRAS.items():
         found = _version(name)
-        words = (
-            f"{name} {found}" if found else f"absent; pip install 'netsim-collectives[{extra}]' brings {name} for {purpose}"
-        )
-        print(f"  extra {extra:<10} {words}")
+        words = f"{name} {found}" if found else f"absent; pip install 'netsim-collectives[{extra}]' brings {name}"
+        print(f"  extra {extra:<10} {words}, for {purpose}")
     print(f"GPU: {_gpu()}")
     for fault in faults:
         print(f"FAULT: {fault}")
@@ -62,7 +60,7 @@ def _gpu() -> str:
     """Ask nvidia-smi, which needs no torch; a simulation needs no GPU, so that none is not a fault."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return "none (no nvidia-smi on the path); only calibrate needs one"
+        return "none (no nvidia-smi on the path); nothing needs one yet"
     try:
         asked = [tool, "--query-gpu=name,driver_version", "--format=csv,noheader"]
         told = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True).stdout

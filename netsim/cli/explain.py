@@ -1,6 +1,7 @@
 """``netsim explain``: why a collective takes that long, which link limits it, and what would change it most."""
 
 import json
+import math
 import sys
 from dataclasses import replace
 from typing import Annotated, Any
@@ -13,6 +14,11 @@ from scenarios.explain import Explanation, WhatIf, count_runs, explain
 from scenarios.run import Spec
 
 EXAMPLE = "netsim explain all_reduce --topology ideal-switch:8@450GB/s,1us --size 64M --algo ring"
+
+_SAME = 1e-9
+"""Relative difference below which two times are the same."""
+_MUCH = 0.1
+"""Part of the time from which waiting is worth a word, and within which a run is near its bound."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -54,7 +60,15 @@ def _how_long(found: Explanation) -> str:
     row = found.row
     words = f"{_what(found)} takes {_us(row.time_us)}"
     if row.lower_bound_us:
-        words += f", {row.time_us / row.lower_bound_us:.3g} times its lower bound"
+        at = math.isclose(row.time_us, row.lower_bound_us, rel_tol=_SAME)
+        words += (
+            ", which is its own lower bound" if at else f", {_times(row.time_us / row.lower_bound_us)} its own lower bound"
+        )
+    if row.collective_bound_us:
+        beaten = "no algorithm" if found.in_network else "no algorithm without help of switches"
+        least = f"the {_us(row.collective_bound_us)} that {beaten} can beat here"
+        at = math.isclose(row.time_us, row.collective_bound_us, rel_tol=_SAME)
+        words += f" and equal to {least}" if at else f" and {_times(row.time_us / row.collective_bound_us)} {least}"
     if not row.bottleneck:
         return f"{words}; it uses no link."
     kind = "" if found.bottleneck_kind == row.bottleneck else f" ({found.bottleneck_kind})"
@@ -68,7 +82,9 @@ def _where(found: Explanation) -> str:
     split = found.chain.split_s()
     shares = []
     for part in ("latency", "serialisation", "waiting"):
-        words = f"{split[part] / found.chain.time_s:.1%} is {part} ({_us(split[part] * 1e6)}"
+        # Links do not rest while something waits for them: its time is the service of other messages.
+        name = "waiting while links serve other messages" if part == "waiting" and split[part] else part
+        words = f"{split[part] / found.chain.time_s:.1%} is {name} ({_us(split[part] * 1e6)}"
         places = found.by_kind_us(part)
         if part != "latency" and places:
             kind, spent = next(iter(places.items()))
@@ -79,7 +95,12 @@ def _where(found: Explanation) -> str:
         rest = f"launch takes {_us(split['launch'] * 1e6)} and compute {_us(split['compute'] * 1e6)}"
     count = len(found.chain.operations)
     chain = f"chain of {count} operations" if count > 1 else "one operation"
-    return f"Of the {chain} that set this time, {', '.join(shares)}; {rest}."
+    queue = ""
+    # The busiest link has its work to do in whatever order messages come.
+    rest_share = 1 - (found.row.bottleneck_utilisation or 0.0)
+    if split["waiting"] >= _MUCH * found.chain.time_s and rest_share < _MUCH:
+        queue = f"; no other order of these messages could save more than {max(rest_share, 0.001):.1%}"
+    return f"Of the {chain} that set this time, {', '.join(shares)}{queue}; {rest}."
 
 
 def _what_helps(found: Explanation) -> str:
@@ -101,7 +122,22 @@ def _what_helps(found: Explanation) -> str:
 
 
 def _told(item: WhatIf) -> str:
-    return f"{_us(item.time_us)}, {item.change:+.1%}"
+    change = f"{item.change:+.1%}"
+    if change in ("+0.0%", "-0.0%"):
+        change = "the same" if abs(item.change) < _SAME else f"{item.change * 100:+.1g}%"
+    return f"{_us(item.time_us)}, {change}"
+
+
+def _times(ratio: float) -> str:
+    """Say how many times as long, in as many digits as tell it from once.
+
+    Examples
+    --------
+    >>> _times(1.0164), _times(2.5), _times(1.0000123)
+    ('1.02 times', '2.5 times', '1.00001 times')
+    """
+    digits = next((digits for digits in range(3, 12) if f"{ratio:.{digits}g}" != "1"), 12)
+    return f"{ratio:.{digits}g} times"
 
 
 def _us(time_us: float) -> str:
@@ -122,6 +158,7 @@ def _plain(found: Explanation) -> dict[str, Any]:
         "algbw_GBps": row.algbw_GBps,
         "busbw_GBps": row.busbw_GBps,
         "lower_bound_us": row.lower_bound_us,
+        "collective_bound_us": row.collective_bound_us,
         "bottleneck": {
             "link": row.bottleneck,
             "kind": found.bottleneck_kind,

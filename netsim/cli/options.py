@@ -4,15 +4,19 @@ A verb that takes a whole machine or run names it as one parameter, and `gathers
 options is said once, here.
 """
 
+import difflib
 import functools
 import inspect
+import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from netsim.errors import NetsimError
+from netsim.schedule.collective import COLLECTIVES
 from netsim.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -21,9 +25,7 @@ if TYPE_CHECKING:
     from scenarios.machine import Machine
     from scenarios.run import Spec
 
-Collective = Annotated[
-    str, typer.Argument(help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv, ...")
-]
+Collective = Annotated[str, typer.Argument(help=f"{', '.join(COLLECTIVES[:-1])} or {COLLECTIVES[-1]}.", show_default=False)]
 Topology = Annotated[
     str, typer.Option("--topology", "-T", help="Preset, study graph such as ideal-switch:8@450GB/s,1us, or a file.")
 ]
@@ -46,7 +48,9 @@ Fabric = Annotated[
         "Also oversubscription=X or uplink=RATE a link, hop=TIME, order=stripe.",
     ),
 ]
-GpusPerNode = Annotated[int | None, typer.Option("-g", "--gpus-per-node", help="Use only the first GPUs of each server.")]
+GpusPerNode = Annotated[
+    int | None, typer.Option("-g", "--gpus-per-node", "--ngpus", help="Use only the first GPUs of each server.")
+]
 Gpudirect = Annotated[bool, typer.Option("--gpudirect/--no-gpudirect", help="Whether NICs reach GPU memory directly.")]
 Rate = Annotated[str, typer.Option("--rate", help="effective: what transfers reach; line: the nominal rate.")]
 Profile = Annotated[
@@ -77,13 +81,16 @@ AtOnce = Annotated[
         "or lists such as 0-3/4,5,6,7.",
     ),
 ]
-Engine = Annotated[str, typer.Option("--engine", help="simpy, compiled or auto.")]
-MaxMessages = Annotated[int, typer.Option("--max-messages", min=1, help="Refuse runs of more messages than this.")]
+Engine = Annotated[str, typer.Option("--engine", help="simpy, or auto, which is simpy for now.")]
+MaxMessages = Annotated[
+    int | None,
+    typer.Option("--max-messages", min=1, help="Refuse runs of more messages (with --quantum: pieces) than this."),
+]
 Csv = Annotated[str | None, typer.Option("--csv", help="Also write CSV to this file; - writes CSV alone to stdout.")]
 
-DEFAULT_MAX_MESSAGES = 50_000_000
-PROTOCOLS = ("ideal", "auto")
-LATER_PROTOCOLS = ("ll", "ll128", "simple")
+PIECES_HELP = "Into how many pieces trees, chains and NVLS cut their data; rings keep their block of a rank each."
+_RESULTS = Path("results")
+_LOWER_SUFFIX = re.compile(r"\s*[0-9]+(\.[0-9]*)?\s*[kmg]\s*", re.ASCII)
 
 
 def gathers(
@@ -165,23 +172,26 @@ def spec(
     routing: Routing = "static",
     groups: AtOnce = None,
     engine: Engine = "auto",
-    max_messages: MaxMessages = DEFAULT_MAX_MESSAGES,
+    max_messages: MaxMessages = None,
 ) -> "Spec":
     """Gather the options of a run; its size and algorithm are left to the verb."""
-    from scenarios.run import Spec
+    from scenarios.protocols import protocol_named
+    from scenarios.run import Spec, limit_on_messages
 
+    check_collective(collective)
+    quantum_bytes = size_of(quantum, "--quantum")
     return Spec(
         machine=on,
         collective=collective,
         size_bytes=0,
-        protocol=check_protocol(protocol),
+        protocol=protocol_named(protocol, "--proto"),
         channels=channels,
         root=root,
-        quantum_bytes=size_of(quantum, "--quantum"),
+        quantum_bytes=quantum_bytes,
         routing=routing,
         groups=groups,
         engine=engine,
-        max_messages=max_messages,
+        max_messages=limit_on_messages(max_messages, quantum_bytes),
     )
 
 
@@ -191,7 +201,9 @@ def pieces(chunk: Chunk = None, chunks: Chunks = None) -> dict[str, int | None]:
 
 
 def size_of(text: str, option: str) -> int:
-    """Read a size option; a bare K, M or G is binary, as in nccl-tests."""
+    """Read a size option; a bare K, M or G, or k, m, g, is binary, as in nccl-tests."""
+    if _LOWER_SUFFIX.fullmatch(text):
+        text = text.upper()
     return parse_bytes(text, where=option, bare_suffix=True)
 
 
@@ -205,15 +217,40 @@ def optional_size(text: str | None, option: str) -> int | None:
     return size
 
 
-def check_protocol(name: str) -> str:
-    """Accept the protocols that are simulated, and say what is to come."""
-    if name in PROTOCOLS:
-        return "ideal"
-    if name in LATER_PROTOCOLS:
-        raise NetsimError(
-            f"--proto {name}: NCCL's protocols are not simulated yet, they come later; accepted now are ideal and auto"
-        )
-    raise NetsimError(f"--proto: unknown protocol {name!r}; accepted are {', '.join(PROTOCOLS)}")
+def check_collective(name: str) -> None:
+    """Refuse an unknown collective, and say which was most likely meant."""
+    if name not in COLLECTIVES:
+        close = difflib.get_close_matches(name, COLLECTIVES, n=1)
+        meant = f" (did you mean {close[0]}?)" if close else ""
+        raise NetsimError(f"unknown collective {name!r}{meant}; accepted are {', '.join(COLLECTIVES)}")
+
+
+def algorithm_names(text: str) -> list[str]:
+    """Read a list of algorithms."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise NetsimError(f"--algos: {text!r} has an empty name; give algorithms with one comma between two")
+    return names
+
+
+def results_file(scenario: str) -> Path:
+    """Return where the rows of a scenario go unless something else is asked for."""
+    return _RESULTS / f"{scenario}.csv"
+
+
+def target_of(name: str | Path, option: str = "--csv", example: str = "rows.csv") -> Path:
+    """Return the path that a result will be written to, or say at once why it cannot be.
+
+    A folder that does not exist is most often a slip, so only the one for results is made.
+    """
+    from netsim.export.files import check_target
+
+    path = Path(name)
+    if not str(name):
+        raise NetsimError(f"{option}: the file name is empty; give a name such as {example}")
+    if path.parent != _RESULTS and not path.parent.exists():
+        raise NetsimError(f"{option}: cannot write {str(name)!r}: there is no folder {str(path.parent)!r}; make it first")
+    return check_target(path, option)
 
 
 def machine_words(machine: "Machine", graph: "nx.DiGraph[str]", ranks: int) -> str:

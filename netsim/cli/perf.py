@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from netsim.cli import options
+from netsim.cli import nccl_tests, options
 from netsim.cli.progress import Progress
 from netsim.errors import NetsimError
-from netsim.export.files import check_target, write_whole
+from netsim.export.files import write_whole
 from netsim.export.table import Row, csv_text, human_text, json_text, nccl_tests_text, rounded_size
 from netsim.fabric import ranks_of
 from scenarios.groups import read_groups
@@ -23,11 +23,12 @@ FORMATS = ("table", "nccl-tests", "json")
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@app.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
-@options.gathers(spec=options.spec, pieces=options.pieces)
+@app.command(epilog=f"\b\nExample:\n  {EXAMPLE}\n\n{nccl_tests.HELP}")
+@options.gathers(spec=options.spec, pieces=options.pieces, ignored=nccl_tests.ignored)
 def perf(
     spec: Spec,
     pieces: dict[str, Any],
+    ignored: list[str],
     min_bytes: Annotated[str, typer.Option("-b", "--minbytes", help="Smallest size.")] = "32M",
     max_bytes: Annotated[str, typer.Option("-e", "--maxbytes", help="Largest size.")] = "32M",
     step_factor: Annotated[int, typer.Option("-f", "--stepfactor", min=1, help="Multiply by this; 1 adds -i instead.")] = 1,
@@ -35,25 +36,14 @@ def perf(
     algorithm: options.Algorithm = "auto",
     csv: options.Csv = None,
     layout: Annotated[str | None, typer.Option("--format", help="table, nccl-tests or json.")] = None,
-    iterations: Annotated[str | None, typer.Option("-n", "--iters", help="Ignored: see the note it prints.")] = None,
-    warmups: Annotated[str | None, typer.Option("-w", "--warmup_iters", help="Ignored, likewise.")] = None,
-    check: Annotated[str | None, typer.Option("-c", "--check", help="Ignored, likewise.")] = None,
-    blocking: Annotated[str | None, typer.Option("-z", "--blocking", help="Ignored, likewise.")] = None,
 ) -> None:
     """Print time, algorithm bandwidth and bus bandwidth of a collective for a range of sizes, by simulation."""
     if layout is not None and layout not in FORMATS:
         raise NetsimError(f"--format: unknown format {layout!r}; accepted are {', '.join(FORMATS)}")
     if layout is not None and csv == "-":
         raise NetsimError(f"--csv - and --format {layout} both want stdout; give --csv a file name")
-    target = None if csv is None or csv == "-" else check_target(csv)
-    ignored = [
-        name for name, given in (("-n", iterations), ("-w", warmups), ("-c", check), ("-z", blocking)) if given is not None
-    ]
-    if ignored:
-        print(
-            f"netsim: {', '.join(ignored)} ignored: a simulated run is exact and needs no repetition or check",
-            file=sys.stderr,
-        )
+    target = None if csv is None or csv == "-" else options.target_of(csv)
+    nccl_tests.mention(ignored)
     first = replace(spec, algorithm=algorithm, **pieces)
     machine, collective = spec.machine, spec.collective
     sizes = size_list(

@@ -9,8 +9,7 @@ import typer
 
 from netsim.cli import options
 from netsim.cli.progress import Progress
-from netsim.errors import NetsimError
-from netsim.export.files import check_target, write_whole
+from netsim.export.files import write_whole
 from netsim.export.plot import Curve, Mark, check_plot_target, draw
 from netsim.fabric import ranks_of
 from netsim.metrics.timing import bus_bandwidth
@@ -29,23 +28,25 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 def plot(
     spec: Spec,
     algorithms: Annotated[str, typer.Option("--algos", help="One or more algorithms, separated by commas.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="The picture; .svg or .png.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="The picture; .svg, .png or .pdf.")],
     measured: Annotated[
         list[str] | None,
-        typer.Option("--measured", help="CSV with size_bytes and time_us, drawn as points; may be given several times."),
+        typer.Option(
+            "--measured",
+            help="Drawn as points: a log of nccl-tests (times out of place), or a CSV with size_bytes and time_us. "
+            "May be given several times.",
+        ),
     ] = None,
     min_bytes: Annotated[str, typer.Option("-b", "--minbytes", help="Smallest size.")] = "1K",
     max_bytes: Annotated[str, typer.Option("-e", "--maxbytes", help="Largest size.")] = "1G",
     per_doubling: Annotated[int, typer.Option("--points", min=1, help="Sizes simulated in each doubling.")] = 1,
-    chunks: options.Chunks = None,
+    chunks: Annotated[int | None, typer.Option("--chunks", min=1, help=options.PIECES_HELP)] = None,
 ) -> None:
     """Draw time and bus bandwidth against size for several algorithms, and mark where the fastest changes."""
+    target = options.target_of(output, "--output", "plot.svg")
     form = check_plot_target(output)
-    target = check_target(output, "--output")
     machine, collective = spec.machine, spec.collective
-    names = [name.strip() for name in algorithms.split(",") if name.strip()]
-    if not names:
-        raise NetsimError(f"--algos: {algorithms!r} names no algorithm; give one or more, separated by commas")
+    names = options.algorithm_names(algorithms)
     sizes = size_grid(options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), per_doubling)
     points = [(name, read_measured(name)) for name in measured or ()]
     spec = replace(spec, chunks=chunks)

@@ -23,13 +23,13 @@ def run(
 ) -> None:
     """Simulate every run of a scenario file, print the table and write the rows to results/NAME.csv."""
     from netsim.errors import NetsimError
-    from netsim.export.files import check_target, write_whole
+    from netsim.export.files import write_whole
     from netsim.export.table import csv_text, human_text
     from scenarios.run import run_spec
     from scenarios.spec import load_scenario
 
     scenario = load_scenario(file)
-    target = None if csv == "-" else check_target(Path("results", f"{scenario.name}.csv") if csv is None else csv)
+    target = None if csv == "-" else options.target_of(options.results_file(scenario.name) if csv is None else csv)
     rows = []
     with Progress(len(scenario.specs)) as progress:
         for spec in scenario.specs:

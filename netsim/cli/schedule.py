@@ -14,13 +14,20 @@ EXAMPLE = "netsim schedule list"
 SHOW_EXAMPLE = "netsim schedule show all_reduce --algo ring --ranks 4"
 PROVE_EXAMPLE = "netsim schedule prove all_reduce --algo double_binary_tree --ranks 8 --size 1MiB"
 
+MaxMessages = Annotated[int, typer.Option("--max-messages", min=1, help="Refuse schedules of more messages than this.")]
+MOST_MESSAGES = 1_000_000
+"""A schedule is built whole before it is told or proved; a million messages take a while to prove, and nobody reads them."""
+
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     help="List algorithms, show their steps in words, prove that they do what the collective promises.",
     epilog=f"\b\nExample:\n  {EXAMPLE}",
 )
-Algorithm = Annotated[str, typer.Option("--algo", help="The algorithm, for example ring, or a Python file with your own.")]
+Algorithm = Annotated[
+    str | None,
+    typer.Option("--algo", help="An algorithm, or a Python file with your own; by default the first of schedule list."),
+]
 Ranks = Annotated[int, typer.Option("--ranks", "-p", min=1, help="Number of ranks.")]
 Size = Annotated[str, typer.Option("--size", "-s", help="Size of the collective.")]
 Groups = Annotated[int | None, typer.Option("-g", "--gpus-per-node", min=1, help="Ranks a server; by default all in one.")]
@@ -39,7 +46,7 @@ def list_() -> None:
 @app.command(epilog=f"\b\nExample:\n  {SHOW_EXAMPLE}")
 def show(
     collective: options.Collective,
-    algorithm: Algorithm = "ring",
+    algorithm: Algorithm = None,
     ranks: Ranks = 4,
     size: Size = "1MiB",
     root: options.Root = 0,
@@ -47,6 +54,7 @@ def show(
     chunks: options.Chunks = None,
     channels: options.Channels = 1,
     gpus_per_node: Groups = None,
+    max_messages: MaxMessages = MOST_MESSAGES,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Show at most this many steps.")] = 100,
     moves: Annotated[int, typer.Option("--moves", min=1, help="Name at most this many moves a step.")] = 100,
 ) -> None:
@@ -55,8 +63,8 @@ def show(
 
     from netsim.schedule.words import steps_in_words
 
-    schedule = _build(collective, algorithm, ranks, size, root, chunk, chunks, channels, gpus_per_node)
-    print(f"{collective} by {algorithm}: {ranks} ranks, {schedule.size_bytes} bytes, {len(schedule)} operations")
+    schedule = _build(collective, algorithm, ranks, size, root, chunk, chunks, channels, gpus_per_node, max_messages)
+    print(f"{collective} by {schedule.algorithm}: {ranks} ranks, {schedule.size_bytes} bytes, {len(schedule)} operations")
     lines = steps_in_words(schedule, most=moves)
     for line in islice(lines, steps):
         print(line)
@@ -68,7 +76,7 @@ def show(
 @app.command(epilog=f"\b\nExample:\n  {PROVE_EXAMPLE}")
 def prove(
     collective: options.Collective,
-    algorithm: Algorithm = "ring",
+    algorithm: Algorithm = None,
     ranks: Ranks = 4,
     size: Size = "1MiB",
     root: options.Root = 0,
@@ -76,21 +84,22 @@ def prove(
     chunks: options.Chunks = None,
     channels: options.Channels = 1,
     gpus_per_node: Groups = None,
+    max_messages: MaxMessages = MOST_MESSAGES,
 ) -> None:
     """Prove that every rank ends with exactly what the collective promises; exit code 1 if it does not."""
     from netsim.schedule.proof import prove as prove_schedule
 
-    schedule = _build(collective, algorithm, ranks, size, root, chunk, chunks, channels, gpus_per_node)
+    schedule = _build(collective, algorithm, ranks, size, root, chunk, chunks, channels, gpus_per_node, max_messages)
     prove_schedule(schedule)
     print(
-        f"proved: {collective} by {algorithm} over {ranks} ranks, {schedule.size_bytes} bytes: each rank ends with what is "
-        f"promised, each input counted once ({len(schedule)} operations)"
+        f"proved: {collective} by {schedule.algorithm} over {ranks} ranks, {schedule.size_bytes} bytes: each rank ends with "
+        f"what is promised, each input counted once ({len(schedule)} operations)"
     )
 
 
 def _build(
     collective: str,
-    algorithm: str,
+    algorithm: str | None,
     ranks: int,
     size: str,
     root: int,
@@ -98,9 +107,17 @@ def _build(
     chunks: int | None,
     channels: int,
     gpus_per_node: int | None,
+    max_messages: int,
 ) -> "Schedule":
-    from netsim.schedule.catalogue import build_schedule
+    from netsim.schedule.catalogue import algorithms_for, build_schedule
 
+    options.check_collective(collective)
+    if ranks - 1 > max_messages:
+        raise NetsimError(
+            f"-p {ranks}: {collective} takes at least {ranks - 1} messages, more than the limit of {max_messages}; give "
+            "fewer ranks, or raise it with --max-messages"
+        )
+    algorithm = algorithm or algorithms_for(collective)[0]
     per_node = gpus_per_node or ranks
     if ranks % per_node:
         raise NetsimError(f"-g {per_node}: {ranks} ranks do not fill servers of {per_node}; give a divisor of {ranks}")
@@ -115,5 +132,5 @@ def _build(
         chunks=chunks,
         groups=groups,
         channels=channels,
-        limit=options.DEFAULT_MAX_MESSAGES,
+        limit=max_messages,
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from netsim.cli import options
 from netsim.cli.progress import Progress
 
 EXAMPLE = "netsim sweep scenarios/ideal_ring.yaml --workers 2"
@@ -30,31 +31,39 @@ def sweep(
     """Simulate every run of a scenario file on several processes; the CSV is the one that `netsim run` writes.
 
     Rows are kept in a file beside the CSV as they come, and the next sweep goes on from there. A run that fails is a row
-    with its error in the note; the exit code is then 1.
+    with its error in the note; the exit code is then 1, and the rows that are done stay kept.
     """
-    from netsim.export.files import check_target, write_whole
+    from netsim.export.files import write_whole
     from netsim.export.table import csv_text, human_text
     from scenarios.spec import load_scenario
-    from scenarios.sweep import count_failed
+    from scenarios.sweep import count_failed, count_kept
     from scenarios.sweep import sweep as run_sweep
 
     scenario = load_scenario(file)
-    target = None if csv == "-" else check_target(Path("results", f"{scenario.name}.csv") if csv is None else csv)
+    target = None if csv == "-" else options.target_of(options.results_file(scenario.name) if csv is None else csv)
     # Beside a device or a pipe there is no place to keep rows.
     plain = target is not None and (target.is_file() or not target.exists())
-    kept = check_target(target.with_name(target.name + KEPT)) if target is not None and plain else None
+    kept = options.target_of(target.with_name(target.name + KEPT)) if target is not None and plain else None
     began = time.monotonic()
     total = len(scenario.specs)
     resumed = 0
-    with Progress(total) as progress:
+    try:
+        with Progress(total) as progress:
 
-        def told(done: int, before: int) -> None:
-            nonlocal resumed
-            resumed = before
-            # The display counts the work that is under way, so it is one ahead of what is done.
-            progress.at(min(done + 1, total), _pace(done, before, total, time.monotonic() - began))
+            def told(done: int, before: int) -> None:
+                nonlocal resumed
+                resumed = before
+                # The display counts the work that is under way, so it is one ahead of what is done.
+                progress.at(min(done + 1, total), _pace(done, before, total, time.monotonic() - began))
 
-        outcomes = run_sweep(scenario.specs, kept=kept, workers=workers or _cores(), told=told)
+            outcomes = run_sweep(scenario.specs, kept=kept, workers=workers or _cores(), told=told)
+    except KeyboardInterrupt:
+        if kept is None:
+            print("netsim: stopped; no rows are kept, because they go to no file", file=sys.stderr)
+        else:
+            words = f"{count_kept(scenario.specs, kept)} of {total} rows are kept in {kept}"
+            print(f"netsim: stopped; {words}, and the same sweep goes on from there", file=sys.stderr)
+        raise
     rows = [outcome.row for outcome in outcomes]
     failed = count_failed(outcomes)
     text = csv_text(rows)
@@ -62,14 +71,17 @@ def sweep(
         sys.stdout.write(text)
     else:
         write_whole(target, text)
-        if kept is not None:
+        if kept is not None and not failed:
             kept.unlink(missing_ok=True)
         head = [f"{scenario.name}: {total} runs", "ideal: textbook alpha-beta, not NCCL"]
         sys.stdout.write(human_text(rows, head=head))
         again = f", {resumed} of them kept from before" if resumed else ""
         print(f"netsim: wrote {total} rows to {target}{again}", file=sys.stderr)
     if failed:
-        print(f"netsim: {failed} of {total} runs failed; the note of their rows says why", file=sys.stderr)
+        words = f"{failed} of {total} runs failed; the note of their rows says why"
+        if kept is not None:
+            words += f"; the other {total - failed} rows stay in {kept}, and the next sweep runs only what failed"
+        print(f"netsim: {words}", file=sys.stderr)
     if any(outcome.broken for outcome in outcomes):
         return 70
     return 1 if failed else 0

@@ -8,7 +8,7 @@ import typer
 
 from netsim.cli import options
 from netsim.cli.progress import Progress
-from netsim.export.files import check_target, write_whole
+from netsim.export.files import write_whole
 from netsim.export.timeline import timeline_text
 from netsim.fabric import ranks_of
 from scenarios.machine import graph_of
@@ -31,7 +31,7 @@ def timeline(
     algorithm: options.Algorithm = "auto",
 ) -> None:
     """Simulate one run and write its operations, links and messages as a Perfetto trace."""
-    target = None if output == "-" else check_target(output, "--output")
+    target = None if output == "-" else options.target_of(output, "--output", "trace.json")
     spec = replace(spec, size_bytes=options.size_of(size, "--size"), algorithm=algorithm, **pieces)
     machine, collective = spec.machine, spec.collective
     with Progress(1) as progress:

@@ -96,10 +96,10 @@ def import_(
     profile: options.Profile = None,
 ) -> None:
     """Write a machine as nodes and links in YAML, to be edited and used wherever a preset is."""
-    from netsim.export.files import check_target, write_whole
+    from netsim.export.files import write_whole
     from topologies.custom_text import describe
 
-    target = None if output is None else check_target(output, "--output")
+    target = None if output is None else options.target_of(output, "--output", "mine.yaml")
     if target is not None and target.suffix.lower() not in (".yaml", ".yml"):
         raise NetsimError(f"--output: {output!r} must end in .yaml or .yml, or it could not be read as a topology again")
     graph = graph_of(Machine(topology, rate=rate, profile=profile))

@@ -21,7 +21,7 @@ from netsim.routing import Router
 
 __all__ = ["Floats", "LinkTable", "array_on_grid", "link_table", "on_grid"]
 
-_TABLES: WeakKeyDictionary[Router, "LinkTable"] = WeakKeyDictionary()
+_TABLES: WeakKeyDictionary[Router, dict[str, "LinkTable"]] = WeakKeyDictionary()
 
 
 class LinkTable:
@@ -59,10 +59,11 @@ class LinkTable:
         return on_grid(size_bytes / self.bandwidth[link])
 
 
-def link_table(router: Router) -> LinkTable:
-    """Return the constants of a router's links, built once for all its runs."""
-    table = _TABLES.get(router)
-    if table is None:
+def link_table(router: Router, protocol: str = "ideal") -> LinkTable:
+    """Return the constants of a router's links as a protocol meets them, built once for all its runs."""
+    tables = _TABLES.setdefault(router, {})
+    if protocol not in tables:
         stored = [router.stored_bytes[router.index[target]] for _, target in router.edges]
-        table = _TABLES[router] = LinkTable(router.links, stored)
-    return table
+        met = {id(link): link.under(protocol) for link in router.links}  # a large cluster has a handful of distinct links
+        tables[protocol] = LinkTable([met[id(link)] for link in router.links], stored)
+    return tables[protocol]

@@ -133,7 +133,7 @@ def prepare(router: Router, schedule: Schedule, quantum_bytes: int = 0) -> Prepa
     if (schedule.resource >= 0).any():
         op = int(np.argmax(schedule.resource >= 0))
         raise ScheduleError(f"{schedule.describe(op)} occupies resource {schedule.resource[op]}; resources come later")
-    links = link_table(router)
+    links = link_table(router, schedule.protocol)
     paths, path_of = _paths(router, schedule)
     watch, need = _watched(schedule)
     rows, op_class = _unique_rows(path_of, schedule.wire, watch, schedule.feed)

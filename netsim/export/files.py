@@ -49,7 +49,7 @@ def check_target(name: str | Path, option: str = "--csv") -> Path:
     return path
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: str | Path, content: str | bytes) -> None:
     """Write a file of text or bytes; it appears complete or not at all.
 
     The content goes to a temporary name in the same folder first; the folder is made if it is missing. A link is followed
@@ -62,6 +62,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """
     import tempfile  # only where used: a run that writes no file starts without it
 
+    path = Path(path)
     data = content.encode() if isinstance(content, str) else content
     try:
         if _is_device(path):

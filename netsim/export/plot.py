@@ -14,13 +14,15 @@ from typing import Any
 
 from netsim.errors import NetsimError
 
-SUFFIXES = (".svg", ".png")
+SUFFIXES = (".svg", ".png", ".pdf")
 """Forms of picture, by the end of the file's name."""
 
 # Okabe and Ito's palette, which people with any colour vision tell apart; its black is kept for what was measured.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
 _MARKS = "osD^vP*"
 _MEASURED_MARKS = "x+1234"
+_UNSTABLE = {"svg": ("Date",), "png": ("Software",), "pdf": ("CreationDate",)}
+"""What a form of picture would tell about when or by what it was drawn."""
 _TITLE_COLUMNS = 110  # what fits above both panels in the title's font size
 
 
@@ -50,13 +52,14 @@ def check_plot_target(name: str) -> str:
     Raises
     ------
     NetsimError
-        If the name ends in neither, or matplotlib is not installed.
+        If the name ends in none of them, or matplotlib is not installed.
     """
     from importlib.util import find_spec
 
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
-        raise NetsimError(f"--output: {name!r} ends in {suffix or 'nothing'!r}; accepted are {' and '.join(SUFFIXES)}")
+        end = f"ends in {suffix!r}" if suffix else "has no ending that tells the kind of picture"
+        raise NetsimError(f"--output: {name!r} {end}; accepted are {', '.join(SUFFIXES[:-1])} and {SUFFIXES[-1]}")
     if find_spec("matplotlib") is None:
         raise NetsimError(
             "a plot needs matplotlib, which is not installed; install it with: pip install 'netsim-collectives[plot]'"
@@ -76,7 +79,7 @@ def draw(curves: Sequence[Curve], marks: Sequence[Mark], *, title: str, form: st
         Crossings.
     title : str
         What was asked.
-    form : {"svg", "png"}
+    form : {"svg", "png", "pdf"}
         What to return.
 
     Returns
@@ -88,8 +91,8 @@ def draw(curves: Sequence[Curve], marks: Sequence[Mark], *, title: str, form: st
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # Text stays text in SVG, and ids are not random, so that the same data gives the same bytes.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "netsim", "font.size": 9.0}):
+    # Text stays text in SVG and PDF, and ids are not random, so that the same data gives the same bytes.
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "netsim", "pdf.fonttype": 42, "font.size": 9.0}):
         figure = Figure(figsize=(8.4, 4.2), layout="constrained")
         FigureCanvasAgg(figure)
         time_axes, rate_axes = figure.subplots(1, 2)
@@ -114,8 +117,7 @@ def draw(curves: Sequence[Curve], marks: Sequence[Mark], *, title: str, form: st
         figure.legend(*time_axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
         figure.suptitle(textwrap.fill(title, _TITLE_COLUMNS), fontsize=10)
         stream = io.BytesIO()
-        metadata: dict[str, Any] = {"Date": None} if form == "svg" else {"Software": None}
-        figure.savefig(stream, format=form, metadata=metadata, dpi=100)
+        figure.savefig(stream, format=form, metadata=dict.fromkeys(_UNSTABLE[form]), dpi=100)
     return stream.getvalue()
 
 

@@ -2,9 +2,9 @@
 
 One process a rank with one thread a lane: a slice is an operation from its first byte entering its first link until the
 lane is free of it, that is until its last byte has left that link. A further thread of each rank shows what arrives: a
-slice that ends with the delivery and is as long as the last link's service. One more process holds the links, one thread
-each, a slice a service.
-Message arrows lead from the sending slice to the arriving one, and from trunk to branch and leg to output.
+slice that ends with the delivery and is as long as the last link's service; what a switch copies or adds arrives there
+too, so that the last slice of a trace ends when the run does. One more process holds the links, one thread each, a slice
+a service. Message arrows lead from the sending slice to the arriving one, and from trunk to branch and leg to output.
 
 Slices of one thread never overlap: where a lane has two operations under way at once (posted to different links), the
 second goes to a further thread of the same name. Times are microseconds, rounded to 2^-20 of one (a picosecond), so that
@@ -19,7 +19,7 @@ from typing import Any
 from netsim.errors import NetsimError
 from netsim.fabric import link_name
 from netsim.record import Record
-from netsim.schedule.dag import COMPUTE, HEAD, KIND_NAMES, TRANSFER, Schedule
+from netsim.schedule.dag import COMPUTE, HEAD, KIND_NAMES, Schedule
 
 _GRID = 2**20
 _LANE, _ARRIVING, _LINK = "lane", "arriving", "link"
@@ -67,10 +67,14 @@ def timeline_text(schedule: Schedule, record: Record, ranks: Sequence[str] = ())
     Raises
     ------
     NetsimError
-        If the record was kept without the services of its links.
+        If the record was kept without the services of its links, or is of another schedule.
     """
     if record.services is None:
         raise NetsimError("this record has no services of links; simulate with record='links'")
+    if len(schedule) != len(record.end_s):
+        raise NetsimError(
+            f"this record is of {len(record.end_s)} operations, the schedule has {len(schedule)}: it is another one"
+        )
     tracks = list(_rank_tracks(schedule, record)) + list(_link_tracks(schedule, record))
     events: list[dict[str, Any]] = []
     for rank in range(schedule.ranks):
@@ -151,8 +155,9 @@ def _rank_tracks(schedule: Schedule, record: Record) -> Iterator[_Track]:
         words = _words(schedule, op)
         args = _args(schedule, op)
         lanes[schedule.lane[op]].append(_Slice(_grid(begin), _grid(left), op, words, args))
-        if schedule.kind[op] == TRANSFER:
-            came = f"from r{schedule.src[op]}, chunk {schedule.chunk[op]}"
+        if schedule.dst[op] >= 0:
+            sender = f"r{schedule.src[op]}" if schedule.src[op] >= 0 else "switch"
+            came = f"from {sender}, chunk {schedule.chunk[op]}"
             served = last_link[op][1] - last_link[op][0]
             arriving[schedule.dst[op]].append(_Slice(_grid(end - served), _grid(end), op, came, {"op": op}))
     for rank in range(schedule.ranks):
@@ -203,7 +208,7 @@ def _arrows(schedule: Schedule, places: dict[tuple[str, int], tuple[_Track, int,
     """Yield the two ends of every message's arrow; a slice of no length cannot hold one."""
     number = 0
     for op in range(len(schedule)):
-        pairs = [((_LANE, op), (_ARRIVING, op))] if schedule.kind[op] == TRANSFER else []
+        pairs = [((_LANE, op), (_ARRIVING, op))] if schedule.dst[op] >= 0 else []
         if schedule.src[op] < 0 and schedule.kind[op] != COMPUTE:
             heads = [need for need, milestone, _ in schedule.requirements(op) if milestone == HEAD]
             pairs += [((_LANE, need), (_LANE, op)) for need in heads]

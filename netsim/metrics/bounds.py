@@ -5,16 +5,15 @@ promises: a region of the data that a set of ranks contributes to and that someb
 set at least once. Closed forms of single algorithms are in `netsim.metrics.closed_forms`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from netsim.errors import FabricError, InternalError
-from netsim.fabric import Link, hosts_of, links_of
 from netsim.metrics.critical_path import critical_path_s
 from netsim.record import Record
 from netsim.routing import Path, Router
@@ -69,7 +68,8 @@ def collective_bound(collective: str, size_bytes: int, router: Router, *, root: 
     ranks = len(router.ranks)
     if ranks == 1 or not size_bytes:
         return 0.0  # nothing has to move, though an algorithm may send empty messages
-    bound = _latency_bound(collective, size_bytes, router, root)
+    machine = _machine(router)
+    bound = _latency_bound(collective, size_bytes, machine, root)
     if collective == "alltoall":
         bounds = np.array(block_bounds(size_bytes, ranks), np.int64)
         blocks = bounds[1:] - bounds[:-1]
@@ -79,75 +79,114 @@ def collective_bound(collective: str, size_bytes: int, router: Router, *, root: 
         regions = _regions(collective, ranks, size_bytes, root)
         volume = _volume(regions, ranks)
         crossing = partial(_crossing, regions)
-    every_pair = ranks <= _ALL_PAIRS and router.flows <= _ALL_FLOWS
-    out, into = zip(*(_port_rates(router, rank, every_pair) for rank in range(ranks)), strict=True)
-    sets = [([rank], out[rank], into[rank]) for rank in range(ranks)]
-    hosts = hosts_of(router.graph)
-    if len(hosts) > 1:
-        rates = _host_rates(router)
-        sets += [(list(host), *rates[router.graph.nodes[router.ranks[host[0]]].get("host")]) for host in hosts]
-    for members, rate_out, rate_in in sets:
-        inside = np.zeros(ranks, np.bool_)
-        inside[members] = True
-        leaves, enters = crossing(inside)
-        bound = max(bound, leaves / rate_out, enters / rate_in)
+    for sets in machine.parts:
+        leaves, enters = crossing(sets.of_rank, len(sets.out))
+        bound = max(bound, *(bytes_ / rate for bytes_, rate in zip(leaves, sets.out, strict=True)))
+        bound = max(bound, *(bytes_ / rate for bytes_, rate in zip(enters, sets.into, strict=True)))
     if not in_network:
-        bound = max(bound, volume / sum(out), volume / sum(into))
+        alone = machine.parts[0]
+        bound = max(bound, volume / sum(alone.out), volume / sum(alone.into))
     return bound
 
 
-def _latency_bound(collective: str, size_bytes: int, router: Router, root: int) -> float:
+@dataclass(frozen=True)
+class _Sets:
+    """The ranks dealt out to sets, and the rates at which each set can send and receive."""
+
+    of_rank: npt.NDArray[np.int64]
+    out: list[float]
+    into: list[float]
+
+
+class _Machine:
+    """What the bounds of all collectives and sizes take from a router: computed once, and from what the router holds."""
+
+    def __init__(self, router: Router) -> None:
+        self.ranks = [router.index[node] for node in router.ranks]
+        self._onward: list[list[tuple[int, float]]] = [[] for _ in router.nodes]
+        self._back: list[list[tuple[int, float]]] = [[] for _ in router.nodes]
+        for (source, target), link in zip(router.edges, router.links, strict=True):
+            a, b = router.index[source], router.index[target]
+            self._onward[a].append((b, link.latency_s))
+            self._back[b].append((a, link.latency_s))
+        self._reached: dict[tuple[int, bool], list[float]] = {}
+        self.parts = [_each_alone(router)]
+        servers = dict.fromkeys(router.hosts[node] for node in self.ranks)
+        if len(servers) > 1:
+            rates = _host_rates(router)
+            number = {host: place for place, host in enumerate(servers)}
+            of_rank = np.array([number[router.hosts[node]] for node in self.ranks], np.int64)
+            self.parts.append(_Sets(of_rank, *(list(side) for side in zip(*map(rates.__getitem__, servers), strict=True))))
+
+    def quickest(self, rank: int, *, towards: bool = False) -> list[float]:
+        """Return the least sum of latencies from a rank to every rank, or from every rank to it (Dijkstra)."""
+        key = (rank, towards)
+        if key not in self._reached:
+            edges = self._back if towards else self._onward
+            reached: dict[int, float] = {}
+            queue = [(0.0, self.ranks[rank])]
+            while queue:
+                latency, node = heappop(queue)
+                if node in reached:
+                    continue
+                reached[node] = latency
+                for other, further in edges[node]:
+                    if other not in reached:
+                        heappush(queue, (latency + further, other))
+            self._reached[key] = [reached[node] for node in self.ranks]
+        return self._reached[key]
+
+
+_MACHINES: WeakKeyDictionary[Router, _Machine] = WeakKeyDictionary()
+
+
+def _machine(router: Router) -> _Machine:
+    machine = _MACHINES.get(router)
+    if machine is None:
+        machine = _MACHINES[router] = _Machine(router)
+    return machine
+
+
+def _latency_bound(collective: str, size_bytes: int, machine: _Machine, root: int) -> float:
     """Somebody far away must be heard: the quickest way to the last of those that the collective certainly needs.
 
     Ways over other ranks count, since a rank may pass data on. Of few bytes the last ranks have an empty block, which
     nobody has to send or to hear.
     """
-    ranks = len(router.ranks)
+    ranks = len(machine.ranks)
     if collective == "sendrecv":
         starts = range(ranks) if ranks <= _ALL_PAIRS else range(1)
-        return max(_quickest(router.graph.succ, router.ranks[rank])[router.ranks[(rank + 1) % ranks]] for rank in starts)
+        return max(machine.quickest(rank)[(rank + 1) % ranks] for rank in starts)
     whole = collective in ("all_reduce", "all_gather", "broadcast", "reduce")
     bounds = block_bounds(size_bytes, ranks)
     others = [rank for rank in range(ranks) if whole or bounds[rank + 1] > bounds[rank]]
-    edges = router.graph.pred if collective in ("reduce", "gather") else router.graph.succ
     # Block 0 is never empty, so rank 0 has something to say in every collective without a root.
-    reached = _quickest(edges, router.ranks[root if collective in ROOTED else 0])
-    return max(reached[router.ranks[rank]] for rank in others)
+    reached = machine.quickest(root if collective in ROOTED else 0, towards=collective in ("reduce", "gather"))
+    return max(reached[rank] for rank in others)
 
 
-def _quickest(edges: Mapping[str, Mapping[str, Mapping[str, Link]]], start: str) -> dict[str, float]:
-    """Return the least sum of latencies from a node to every other (Dijkstra)."""
-    reached: dict[str, float] = {}
-    queue = [(0.0, start)]
-    while queue:
-        latency, node = heappop(queue)
-        if node in reached:
-            continue
-        reached[node] = latency
-        for other, attributes in edges[node].items():
-            if other not in reached:
-                heappush(queue, (latency + attributes["link"].latency_s, other))
-    return reached
-
-
-def _port_rates(router: Router, rank: int, every_pair: bool) -> tuple[float, float]:
-    """Return the rates at which a rank can send and receive.
+def _each_alone(router: Router) -> _Sets:
+    """Return the rates at which every rank can send and receive.
 
     The links that its routes start and end with, and those to switches that add or copy; or simply all it has.
     """
-    node = router.ranks[rank]
-    if every_pair:
-        others = [other for other in range(len(router.ranks)) if other != rank]
-        flows = range(router.flows)
-        away = [path for other in others for flow in flows if (path := _path(router, rank, other, flow))]
-        here = [path for other in others for flow in flows if (path := _path(router, other, rank, flow))]
-        out_edges = {router.edges[path[0]] for path in away}
-        into_edges = {router.edges[path[-1]] for path in here}
-        out = [edge for edge in router.graph.out_edges(node) if edge in out_edges or _works(router, edge[1])]
-        into = [edge for edge in router.graph.in_edges(node) if edge in into_edges or _works(router, edge[0])]
-    else:
-        out, into = list(router.graph.out_edges(node)), list(router.graph.in_edges(node))
-    return _summed_rate(router, out), _summed_rate(router, into)
+    ranks = len(router.ranks)
+    leaving: dict[str, list[int]] = {node: [] for node in router.ranks}
+    entering: dict[str, list[int]] = {node: [] for node in router.ranks}
+    for edge, (source, target) in enumerate(router.edges):
+        if source in leaving:
+            leaving[source].append(edge)
+        if target in entering:
+            entering[target].append(edge)
+    if ranks <= _ALL_PAIRS and router.flows <= _ALL_FLOWS:
+        others = [(a, b, flow) for a in range(ranks) for b in range(ranks) if a != b for flow in range(router.flows)]
+        paths = [path for pair in others if (path := _path(router, *pair))]
+        first, last = {path[0] for path in paths}, {path[-1] for path in paths}
+        for node in router.ranks:
+            leaving[node] = [edge for edge in leaving[node] if edge in first or _works(router, router.edges[edge][1])]
+            entering[node] = [edge for edge in entering[node] if edge in last or _works(router, router.edges[edge][0])]
+    out, into = ([_summed_rate(router, side[node]) for node in router.ranks] for side in (leaving, entering))
+    return _Sets(np.arange(ranks), out, into)
 
 
 def _path(router: Router, src: int, dst: int, flow: int) -> Path:
@@ -162,23 +201,22 @@ def _host_rates(router: Router) -> dict[object, tuple[float, float]]:
     """Return the summed rates of the links out of and into every server; infinite where there are none."""
     out: dict[object, float] = {}
     into: dict[object, float] = {}
-    host: dict[str, object] = {node: attributes.get("host") for node, attributes in router.graph.nodes.items()}
-    for source, target, link in links_of(router.graph):
-        if host[source] != host[target]:
-            out[host[source]] = out.get(host[source], 0.0) + link.bandwidth_bytes_per_s
-            into[host[target]] = into.get(host[target], 0.0) + link.bandwidth_bytes_per_s
+    for (source, target), link in zip(router.edges, router.links, strict=True):
+        here, there = router.hosts[router.index[source]], router.hosts[router.index[target]]
+        if here != there:
+            out[here] = out.get(here, 0.0) + link.bandwidth_bytes_per_s
+            into[there] = into.get(there, 0.0) + link.bandwidth_bytes_per_s
     infinite = float("inf")
-    return {name: (out.get(name, infinite), into.get(name, infinite)) for name in host.values()}
+    return {name: (out.get(name, infinite), into.get(name, infinite)) for name in router.hosts}
 
 
 def _works(router: Router, node: str) -> bool:
     """Say whether a node can add or copy, so that data may take its links whatever the routes between ranks are."""
-    attributes = router.graph.nodes[node]
-    return bool(attributes.get("reduce") or attributes.get("multicast"))
+    return any(able[router.index[node]] for able in router.abilities.values())
 
 
-def _summed_rate(router: Router, edges: list[tuple[str, str]]) -> float:
-    return float(sum(router.graph.edges[edge]["link"].bandwidth_bytes_per_s for edge in edges))
+def _summed_rate(router: Router, edges: list[int]) -> float:
+    return float(sum(router.links[edge].bandwidth_bytes_per_s for edge in edges))
 
 
 @dataclass(frozen=True)
@@ -198,20 +236,36 @@ def _regions(collective: str, ranks: int, size_bytes: int, root: int) -> _Region
     return _Regions(*np.array(rows, np.int64).T)
 
 
-def _crossing(regions: _Regions, inside: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """Return the fewest bytes that must leave and enter a set of ranks, given as a mask, that is not all of them."""
-    owned, received = (np.where(end < 0, True, inside[end]) for end in (regions.owner, regions.receiver))
-    owned_outside, received_outside = (np.where(end < 0, True, ~inside[end]) for end in (regions.owner, regions.receiver))
-    leaves = regions.size[owned & received_outside].sum()
-    enters = regions.size[owned_outside & received].sum()
-    return int(leaves), int(enters)
+def _crossing(regions: _Regions, set_of: npt.NDArray[np.int64], sets: int) -> tuple[list[int], list[int]]:
+    """Return the fewest bytes that must leave and enter each of several sets of ranks, none of which is all of them."""
+    everyone = regions.size[(regions.owner < 0) & (regions.receiver < 0)].sum()
+    leaves, enters = np.full(sets, everyone), np.full(sets, everyone)
+    owned, received = regions.owner >= 0, regions.receiver >= 0
+    # What all own or all want concerns every set but that of its one receiver or owner, which it still enters or leaves.
+    for most, few, one, end in (
+        (leaves, enters, received & ~owned, regions.receiver),
+        (enters, leaves, owned & ~received, regions.owner),
+    ):
+        most += regions.size[one].sum()
+        np.subtract.at(most, set_of[end[one]], regions.size[one])
+        np.add.at(few, set_of[end[one]], regions.size[one])
+    both = owned & received
+    source, target = set_of[regions.owner[both]], set_of[regions.receiver[both]]
+    apart = source != target
+    np.add.at(leaves, source[apart], regions.size[both][apart])
+    np.add.at(enters, target[apart], regions.size[both][apart])
+    return leaves.tolist(), enters.tolist()
 
 
-def _crossing_alltoall(blocks: npt.NDArray[np.int64], inside: npt.NDArray[np.bool_]) -> tuple[int, int]:
+def _crossing_alltoall(
+    blocks: npt.NDArray[np.int64], set_of: npt.NDArray[np.int64], sets: int
+) -> tuple[list[int], list[int]]:
     """Return what `_crossing` would for an all-to-all, whose regions are too many to list."""
-    wanted = int(blocks[inside].sum())
-    members = int(inside.sum())
-    return members * (int(blocks.sum()) - wanted), (len(blocks) - members) * wanted
+    wanted = np.zeros(sets, np.int64)
+    np.add.at(wanted, set_of, blocks)
+    total, ranks = int(blocks.sum()), len(blocks)
+    pairs = list(zip(wanted.tolist(), np.bincount(set_of, minlength=sets).tolist(), strict=True))
+    return [members * (total - own) for own, members in pairs], [(ranks - members) * own for own, members in pairs]
 
 
 def _volume(regions: _Regions, ranks: int) -> int:

@@ -219,9 +219,8 @@ def _order(channel: _Channel, numbers: Mapping[int, int], place: str) -> Channel
     tags = "".join(tag[0] for tag, _, _ in channel)
     if not re.fullmatch(r"g+|ng+n", tags):
         line = channel[0][2] if channel else place.rsplit(" ", 1)[1]
-        raise NetsimError(
-            f"{head}: line {line}: a channel holds GPUs, or a net, GPUs and a net; found {tags or 'nothing'!r}"
-        )
+        words = " ".join(tag for tag, _, _ in channel[:9]) or "nothing"
+        raise NetsimError(f"{head}: line {line}: a channel holds GPUs, or a net, GPUs and a net; found {words}")
     devices = [
         _whole(attributes, "dev", f"{head}: line {line}: <{tag}>", least=0, most=2**48) for tag, attributes, line in channel
     ]

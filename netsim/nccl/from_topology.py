@@ -58,7 +58,8 @@ def communicator(
     Raises
     ------
     NetsimError
-        If a variable has a value that NCCL does not know, or `ranks` is no list of different ranks.
+        If a variable has a value that NCCL does not know, `ranks` is no list of different ranks, or nodes
+        have different numbers of them.
     """
     given = dict(environment or {})
     if ranks is not None:
@@ -72,8 +73,13 @@ def communicator(
     collnet = _flag(given, "NCCL_COLLNET_ENABLE", False) and any(data.get("reduce", False) for data in switches)
     nvls_wanted = _number(given, "NCCL_NVLS_ENABLE", 2, 0, 2) != 0
     cross_nic = _number(given, "NCCL_CROSS_NIC", 2, 0, 2)
+    sizes = sorted({len(node) for node in layout.nodes})
+    if len(sizes) > 1:
+        raise NetsimError(
+            f"nodes have from {sizes[0]} to {sizes[-1]} ranks; NCCL's plan is made for equally many on every node"
+        )
     distinct = list({id(system): system for system in layout.systems}.values())
-    few = max(map(len, layout.nodes)) <= 2 and version < _TWO_GPUS_FROM
+    few = sizes[0] <= 2 and version < _TWO_GPUS_FROM
     reaches = [_reach(graph, system, version, given) for system in distinct]
     nodes = [
         _searched(system, reach, version, cross_nic, nvls_wanted and not few, collnet)

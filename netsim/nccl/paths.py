@@ -45,7 +45,8 @@ class Path:
     type: int = DIS
     bandwidth: int = 0
     """MB/s."""
-    _factors: tuple[tuple[int, float], ...] | None = None
+    factors: tuple[tuple[int, float], ...] = ()
+    """What a channel takes from which wire, as a share of its speed."""
     _loads: dict[int, tuple[tuple[int, int], ...]] | None = None
 
     def loads(self, speed: int) -> tuple[tuple[int, int], ...]:
@@ -54,14 +55,12 @@ class Path:
             self._loads = {}
         found = self._loads.get(speed)
         if found is None:
-            assert self._factors is not None
-            found = self._loads[speed] = tuple((wire, round(speed * factor)) for wire, factor in self._factors)
+            found = self._loads[speed] = tuple((wire, round(speed * factor)) for wire, factor in self.factors)
         return found
 
     def first_load(self, speed: int) -> tuple[int, int]:
         """Return the first wire and what a channel takes from it."""
-        assert self._factors is not None
-        wire, factor = self._factors[0]
+        wire, factor = self.factors[0]
         return wire, round(speed * factor)
 
 
@@ -142,9 +141,9 @@ class Paths:
         """Return the port that a GPU takes for a channel: by its number, spread over the nearest ports."""
         nets = self.local_nets[gpu]
         sharing = max(1, len(self.local_gpus[nets[0]]))
-        start = gpu
+        start = gpu % sharing
         if len(nets) & (len(nets) - 1) == 0:
-            start = _mirrored(gpu, len(nets))
+            start = _mirrored(start, len(nets))
         return nets[(start + channel % -(-len(nets) // sharing)) % len(nets)]
 
     def _gpu_of_net(self, net: int) -> int | None:
@@ -296,7 +295,7 @@ class Paths:
             reverse = self._reverse.get((wire.target, wire.source))
             if back and reverse is not None:
                 factors.append((reverse, back))
-        path._factors = tuple(factors)
+        path.factors = tuple(factors)
 
 
 def _chained(first: Path, second: Path, kind: int | None = None) -> Path:

@@ -9,6 +9,7 @@ left out, which changes nothing but the time it takes.
 
 from dataclasses import replace
 
+from netsim.nccl.ceiling import Ceiling
 from netsim.nccl.channel_search import OPTIMAL, ChannelSearch, Found, Rules
 from netsim.nccl.graphs import (
     BALANCED_TREE,
@@ -26,7 +27,6 @@ from netsim.nccl.graphs import (
 )
 from netsim.nccl.paths import DIS, LOC, NVL, PIX, PXN, SYS, TYPES, Paths
 from netsim.nccl.speeds import AMD, search_speeds
-from netsim.nccl.system import LINK_C2C, LINK_NVLINK, LINK_PCIE, LINK_SOCKET
 from netsim.nccl.version import DEFAULT, Version
 
 PATTERNS = {
@@ -79,15 +79,7 @@ class GraphSearch:
         self._between = {table[a][b].type for a in range(self._gpus) for b in range(self._gpus) if a != b} - {DIS}
         self._to_nets = {path.type for row in paths.gpu_net for path in row} - {DIS}
         self._outward = {path.type for row in (*paths.gpu_net, *paths.net_gpu) for path in row} - {DIS}
-        wires, gpus = self.system.wires, self.system.gpus
-        self._sending: dict[tuple[int, int], list[int]] = {}
-        self.cuts = self._cuts()
-        self.entering = [w.capacity for w in wires if w.target in gpus and w.type in (LINK_PCIE, LINK_C2C)]
-        self.ports = [round(1000 * self.system.net_GBps(net)) for net in self.system.nets]
-        hops = [len(table[a][b].wires) for a in range(self._gpus) for b in range(self._gpus) if a != b]
-        self.least_hops = min(hops, default=0)
-        outward = [len(path.wires) for row in (*paths.gpu_net, *paths.net_gpu) for path in row if path.type < DIS]
-        self.least_hops_to_nets = min(outward, default=0)
+        self.ceiling = Ceiling(paths)
         speeds = search_speeds(self.system.capability, self._nets > 0, version)
         self._speeds = [round(1000 * speed) for speed in speeds]
 
@@ -132,36 +124,6 @@ class GraphSearch:
             same = found.rules.same_channels
             return ChannelGraph(name, pattern, (order,), 0.1, 0.1, TYPES[SYS], TYPES[SYS], 0.0, 0, same)
         return self._as_graph(name, found)
-
-    def sending(self, type_intra: int, speed: int) -> list[int]:
-        """Return how often each GPU can send to others at a speed, if paths reach as far as a type."""
-        found = self._sending.get((type_intra, speed))
-        if found is None:
-            found = []
-            for row in self.paths.gpu_gpu:
-                least: dict[int, int] = {}
-                for path in row:
-                    if path.wires and path.type <= type_intra:
-                        wire, load = path.first_load(speed)
-                        least[wire] = min(load, least.get(wire, load))
-                found.append(sum(self.system.wires[wire].capacity // load for wire, load in least.items()))
-            self._sending[type_intra, speed] = found
-        return found
-
-    def _cuts(self) -> list[tuple[list[int], list[int]]]:
-        """Return what wires carry out of and into each part of the node that hangs together without NVLink and sockets."""
-        part = list(range(len(self.system.devices)))
-        for wire in self.system.wires:
-            if wire.type not in (LINK_NVLINK, LINK_SOCKET) and part[wire.source] != part[wire.target]:
-                old, new = part[wire.source], part[wire.target]
-                part = [new if one == old else one for one in part]
-        parts = {part[gpu] for gpu in self.system.gpus}
-        cuts = []
-        for one in sorted(parts) if len(parts) > 1 else []:
-            crossing = [w for w in self.system.wires if (part[w.source] == one) != (part[w.target] == one)]
-            out = [wire.capacity for wire in crossing if part[wire.source] == one]
-            cuts.append((out, [wire.capacity for wire in crossing if part[wire.target] == one]))
-        return cuts
 
     def starts_at(self, rules: Rules) -> int:
         """Return the position of the first speed that a node can carry for the channels asked for."""
@@ -325,58 +287,10 @@ class _Attempts:
             type_inter=max((kind for kind in self.node._outward if kind <= rules.type_inter), default=LOC),
         )
         if seen not in self._tried:
-            most, hops = self._ceiling(rules)
-            if self._in_vain(rules, most, hops):
+            most, hops = self.node.ceiling.of(rules)
+            if self.node.ceiling.in_vain(rules, most, hops, self.best):
                 self._tried[seen] = steps
             else:
                 ceiling = None if most is None else (most, most * hops)
                 self.best, self._tried[seen] = self.node._search.run(rules, self.best, steps, ceiling)
         return self._tried[seen]
-
-    def _ceiling(self, rules: Rules) -> tuple[int | None, int]:
-        """Return how many channels of a speed can fit at most, None if not known, and the fewest hops of one."""
-        node, speed = self.node, rules.speed_intra
-        if rules.pattern in (NVLS_PATTERN, COLLNET_DIRECT_PATTERN):
-            return None, 0
-        closed = rules.pattern == RING_PATTERN and not node._nets
-        sends = node._gpus if closed and node._gpus > 1 else node._gpus - 1
-        # A channel sends once from each GPU, but for the last one of a tree or before a port.
-        sent = node.sending(rules.type_intra, speed)
-        most = rules.max_channels
-        for out, into_it in node.cuts:
-            # Every channel comes through all parts of a node; a closed one leaves each of them again.
-            most = min(most, sum(capacity // speed for capacity in (out if closed else out + into_it)))
-        if sends:
-            most = min(most, min(sent) if closed else sum(sent) // sends)
-        hops = sends * node.least_hops
-        if node._nets:
-            # It enters by a port, and by what joins some GPU to the host.
-            into = sum(capacity // rules.speed_inter for capacity in node.entering)
-            most = min(most, into, sum(port // rules.speed_inter for port in node.ports))
-            hops += node.least_hops_to_nets * (3 if rules.pattern == BALANCED_TREE else 2)
-        return most, hops
-
-    def _in_vain(self, rules: Rules, most: int | None, hops: int) -> bool:
-        """Say whether no channels can come of some rules that would be better than what is there."""
-        if most is None:
-            return False
-        if most < rules.min_channels or not self._joined(rules):
-            return True
-        best = self.best
-        mine, kept = most * rules.speed_intra, best.channels * best.rules.speed_intra
-        if mine != kept:
-            return mine < kept
-        alike = (rules.pattern, rules.cross_nic) == (best.rules.pattern, best.rules.cross_nic)
-        return not alike or most * hops >= best.hops
-
-    def _joined(self, rules: Rules) -> bool:
-        """Say whether paths that the rules allow lead from the first GPU to all others."""
-        table = self.node.paths.gpu_gpu
-        seen, todo = {0}, [0]
-        while todo:
-            row = table[todo.pop()]
-            for other, path in enumerate(row):
-                if other not in seen and path.type <= rules.type_intra and path.bandwidth >= rules.speed_intra:
-                    seen.add(other)
-                    todo.append(other)
-        return len(seen) == len(table)

@@ -26,8 +26,8 @@ _KINDS_OF_SOCKETS = {
     "socket_intel_emerald_rapids": ("x86_64", INTEL, 0xCF),
     "socket_amd": ("x86_64", AMD, 1),
     "socket_amd_gen5": ("x86_64", AMD, 1),
-    "socket_arm": ("arm64", "ARM", 0),
-    "socket_power": ("ppc64", "IBM", 0),
+    "socket_arm": ("arm64", "", 0),
+    "socket_power": ("ppc64", "", 0),
     "socket_zhaoxin": ("x86_64", ZHAOXIN[0], 0),
     "socket_yongfeng": ("x86_64", ZHAOXIN[0], 0x5B),
 }

@@ -290,7 +290,7 @@ class _Builder:
         mine = [link.kind for source, target, link in self.edges if number in (source, target)]
         guess = next((known for kind in mine if (known := cpu_of_socket_link(kind)) is not None), None)
         if guess is None and any(kind.startswith("c2c") for kind in mine):
-            guess = ("arm64", "ARM", 0)
+            guess = ("arm64", "", 0)
         if guess is None and "cpu_arch" not in data and "cpu_vendor" not in data:
             self.assumptions.append("the topology states no CPU; an Intel Skylake is assumed (cpu_vendor: GenuineIntel)")
         arch, vendor, model = guess or ("x86_64", INTEL, 0x55)

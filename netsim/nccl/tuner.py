@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from netsim.errors import NetsimError
 from netsim.nccl.availability import DEFAULTS, FLOAT8, Options, available, serves
+from netsim.nccl.channels import total_channels
 from netsim.nccl.communicator import Communicator
 from netsim.nccl.tuner_constants import (
     ALGORITHMS,
@@ -21,7 +22,7 @@ from netsim.nccl.tuner_constants import (
     TREE_CORRECTION,
     TREE_CORRECTION_ENTRIES,
 )
-from netsim.nccl.tuner_costs import ALL_REDUCE, COLLNETS, REDUCE_SCATTER, TUNED, Cost, cost, graph_of
+from netsim.nccl.tuner_costs import ALL_REDUCE, COLLNETS, REDUCE_SCATTER, TUNED, Cost, cost
 from netsim.nccl.version import Version
 
 __all__ = ["DEFAULTS", "Choice", "Cost", "Options", "choose", "cost_table", "predicted_us", "total_channels"]
@@ -78,20 +79,6 @@ def cost_table(communicator: Communicator, collective: str, options: Options = D
                 if entry.bandwidth_GBps > 0:
                     table[algorithm, protocol] = entry
     return table
-
-
-def total_channels(communicator: Communicator) -> int:
-    """Return the channels of a communicator: those of the ring graph twice, or four times if few over a network.
-
-    Before what NCCL_MIN_CTAS and its like ask for, and without the half that CollNet adds.
-    """
-    graph = graph_of(communicator, RING)
-    if graph is None:
-        return 1
-    most = 64 if communicator.version >= Version(2, 25) else 32
-    channels = min(2 * graph.channels, most)
-    fast = len(communicator.nodes) > 1 and communicator.compute_capability >= 90 and graph.intra_GBps > 45
-    return min(2 * channels, most) if fast and channels < 16 else channels
 
 
 def predicted_us(

@@ -3,6 +3,7 @@
 A new algorithm is one builder and one line of the table here.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 from netsim.errors import ScheduleError, TooManyMessagesError
 from netsim.schedule import alltoall, bruck, chain, direct, halving, hierarchical, nvls, pat, ring, tree
-from netsim.schedule.collective import COLLECTIVES, check_collective
+from netsim.schedule.collective import COLLECTIVES, check_collective, is_whole, read_size
 from netsim.schedule.collective import space_bytes as length_of_space
 from netsim.schedule.dag import Schedule
 from netsim.schedule.own import build_own, is_file
@@ -117,7 +118,7 @@ def algorithms_for(collective: str) -> tuple[str, ...]:
     >>> algorithms_for("alltoall")
     ('pairwise', 'direct', 'bruck', 'hierarchical')
     """
-    if collective not in _TABLE:
+    if collective not in COLLECTIVES:
         raise ScheduleError(f"unknown collective {collective!r}; accepted are {', '.join(COLLECTIVES)}")
     return tuple(_TABLE[collective])
 
@@ -129,12 +130,12 @@ def options_for(collective: str, algorithm: str) -> frozenset[str]:
 
 def build_schedule(
     collective: str,
-    algorithm: str,
+    algorithm: str | os.PathLike[str],
     ranks: int,
-    size_bytes: int,
+    size_bytes: int | str,
     *,
     root: int = 0,
-    chunk_bytes: int | None = None,
+    chunk_bytes: int | str | None = None,
     chunks: int | None = None,
     groups: Groups | None = None,
     dims: Sequence[int] | None = None,
@@ -151,12 +152,12 @@ def build_schedule(
         function ``schedule(ranks, size_bytes)`` runs that file (see `netsim.schedule.own`).
     ranks : int
         How many ranks take part.
-    size_bytes : int
-        What nccl-tests' size column means, in bytes.
+    size_bytes : int or str, bytes
+        What nccl-tests' size column means: a whole number, or text with a unit such as ``"256 MiB"``.
     root : int
         For broadcast, reduce, gather, scatter and the flat all-reduce; others ignore it.
     chunk_bytes, chunks : int or None
-        Size, or number, of the pieces in which a pipelined algorithm sends its blocks.
+        Size (or text with a unit), or number, of the pieces in which a pipelined algorithm sends its blocks.
     groups : sequence of sequence of int
         The ranks of each server (`netsim.fabric.hosts_of`); algorithms without a notion of servers ignore it.
     dims : sequence of int
@@ -175,7 +176,10 @@ def build_schedule(
     Raises
     ------
     ScheduleError
-        If the algorithm does not serve the collective or that many ranks, or has no use for an option that was given.
+        If the algorithm does not serve the collective or that many ranks, or has no use for an option that was given, or
+        a number is no whole one or out of range.
+    UnitError
+        If a size is text that cannot be read.
     TooManyMessagesError
         If there would be more than `limit` operations.
 
@@ -184,9 +188,13 @@ def build_schedule(
     >>> build_schedule("all_reduce", "ring", 4, 4_000_000)
     <Schedule all_reduce ring: 4 ranks, 4000000 bytes, 24 operations, 20 requirements, 4 lanes>
     """
+    algorithm = os.fspath(algorithm) if isinstance(algorithm, os.PathLike) else algorithm
     entry = _entry(collective, algorithm)
+    size_bytes = read_size(size_bytes)
     check_collective(collective, ranks, size_bytes, root)
+    ranks, root = int(ranks), int(root)
     dims = _dims(collective, algorithm, entry, dims)
+    chunk_bytes = read_size(chunk_bytes, "chunk_bytes") if isinstance(chunk_bytes, str) else chunk_bytes
     check_pieces(chunk_bytes, chunks)
     checked_groups(ranks, groups)
     _check_numbers(collective, algorithm, ranks, size_bytes, channels, align_bytes, limit)
@@ -204,6 +212,8 @@ def build_schedule(
 
 def _dims(collective: str, algorithm: str, entry: _Entry, dims: Sequence[int] | None) -> Sequence[int] | None:
     """Return the dimensions, which stand behind the algorithm's name or in the option."""
+    if dims is not None and not _are_numbers(dims):
+        raise ScheduleError(f"dims is {dims!r}; give whole numbers such as (2, 8), or write hierarchical:2x8")
     if "dims" not in entry.options:
         if dims is not None:
             raise ScheduleError(f"{algorithm} {collective} has no dimensions; only hierarchical does (got {tuple(dims)})")
@@ -216,14 +226,20 @@ def _dims(collective: str, algorithm: str, entry: _Entry, dims: Sequence[int] | 
     return hierarchical.read_dims(text)
 
 
+def _are_numbers(values: object) -> bool:
+    return isinstance(values, tuple | list) and all(is_whole(value, 0) for value in values)
+
+
 def _check_numbers(
     collective: str, algorithm: str, ranks: int, size_bytes: int, channels: int, align_bytes: int, limit: int | None
 ) -> None:
     """Refuse numbers with which no builder should start."""
-    if align_bytes < 1:
-        raise ScheduleError(f"an alignment of {align_bytes} bytes: it must be 1 or more")
-    if channels < 1:
-        raise ScheduleError(f"{channels} channels: the number of channels must be 1 or more")
+    if not is_whole(align_bytes, 1):
+        raise ScheduleError(f"an alignment of {align_bytes!r} bytes: it must be a whole number, 1 or more")
+    if not is_whole(channels, 1):
+        raise ScheduleError(f"{channels!r} channels: the number of channels must be a whole number, 1 or more")
+    if limit is not None and not is_whole(limit, 0):
+        raise ScheduleError(f"a limit of {limit!r} operations: it must be a whole number, zero or more, or None")
     least = channels * ranks * (ranks - 1)
     if channels > 1 and limit is not None and least > limit:
         raise TooManyMessagesError(
@@ -246,6 +262,10 @@ def _check_use(collective: str, algorithm: str, entry: _Entry, cuts: bool, chann
 def _entry(collective: str, algorithm: str) -> _Entry:
     """Look an algorithm up, or say which ones there are."""
     serving = algorithms_for(collective)
+    if not isinstance(algorithm, str):
+        raise ScheduleError(
+            f"algorithm is {algorithm!r}; accepted for {collective} are {', '.join(serving)}, or a file's path"
+        )
     if is_file(algorithm):
         return _Entry(partial(build_own, algorithm, collective), _ROOT)
     name, colon, _ = algorithm.partition(":")

@@ -8,8 +8,10 @@ column means (nccl.md 1.1), the same number for all ranks.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 
 from netsim.errors import ScheduleError
+from netsim.units import parse_bytes
 
 COLLECTIVES = (
     "all_reduce",
@@ -44,16 +46,49 @@ class Region:
     """Ranks that must hold the sum of all owners' inputs at the end."""
 
 
+def is_whole(value: object, least: int) -> bool:
+    """Say whether a value is a whole number, `least` or more; True and 2.0 are none.
+
+    Examples
+    --------
+    >>> is_whole(2, 1), is_whole(0, 1), is_whole(2.0, 1), is_whole(True, 1), is_whole("2", 1)
+    (True, False, False, False, False)
+    """
+    return not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= least
+
+
+def read_size(size: int | str, where: str = "size_bytes") -> int:
+    """Return a size in bytes that a call gives as a whole number, or as text with a unit.
+
+    Raises
+    ------
+    ScheduleError
+        If it is a number, but not a whole one of zero or more.
+    UnitError
+        If it is text that cannot be read.
+
+    Examples
+    --------
+    >>> read_size(1000), read_size("256 MiB")
+    (1000, 268435456)
+    """
+    if isinstance(size, str):
+        return parse_bytes(size, where=where)
+    if not is_whole(size, 0):
+        raise ScheduleError(f"{where} is {size!r}; give a whole number of bytes, zero or more, or text such as '64 MiB'")
+    return int(size)
+
+
 def check_collective(collective: str, ranks: int, size_bytes: int, root: int = 0) -> None:
     """Raise `ScheduleError` unless the collective exists and the numbers make sense for it."""
     if collective not in COLLECTIVES:
         raise ScheduleError(f"unknown collective {collective!r}; accepted are {', '.join(COLLECTIVES)}")
-    if ranks < 1:
-        raise ScheduleError(f"{collective} over {ranks} ranks: the number of ranks must be 1 or more")
-    if size_bytes < 0:
-        raise ScheduleError(f"{collective} of {size_bytes} bytes: the size must be zero or more")
-    if not 0 <= root < ranks:
-        raise ScheduleError(f"{collective} with root {root}: the root must be a rank from 0 to {ranks - 1}")
+    if not is_whole(ranks, 1):
+        raise ScheduleError(f"{collective} over {ranks!r} ranks: the number of ranks must be a whole number, 1 or more")
+    if not is_whole(size_bytes, 0):
+        raise ScheduleError(f"{collective} of {size_bytes!r} bytes: the size must be a whole number, zero or more")
+    if not is_whole(root, 0) or root >= ranks:
+        raise ScheduleError(f"{collective} with root {root!r}: the root must be a rank from 0 to {ranks - 1}")
 
 
 def block_bounds(size_bytes: int, blocks: int, align_bytes: int = 1) -> list[int]:

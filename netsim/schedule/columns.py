@@ -118,6 +118,11 @@ class Schedule:
     """Into how many pieces the algorithm cuts its largest block; 1 where every block goes whole."""
     phases: tuple[tuple[int, str], ...] = ()
     """(first step, name) of each phase of the algorithm, in order, for people."""
+    protocol: str = "ideal"
+    """By which protocol messages go; links may have a latency of their own for it."""
+    buffered: bool = False
+    """Whether messages land in slots of their connection and the receiver's lane puts them in place, so that what follows
+    a head never writes where others still read."""
     ranges_start: Ids | None = None
     """Where messages carry several ranges of the logical space: the ranges of operation i after its first one are
     ``ranges_offset[ranges_start[i]:ranges_start[i + 1]]`` and as many sizes; None where every message carries one."""

@@ -68,6 +68,8 @@ class ScheduleBuilder:
         Block boundaries are multiples of this.
     phases : tuple of (int, str)
         First step and name of each phase of the algorithm, for listings.
+    pieces, protocol, buffered
+        As in `Schedule`.
 
     Examples
     --------
@@ -88,6 +90,8 @@ class ScheduleBuilder:
     align_bytes: int = 1
     phases: tuple[tuple[int, str], ...] = ()
     pieces: int = 1
+    protocol: str = "ideal"
+    buffered: bool = False
     _blocks: list[dict[str, Any]] = field(default_factory=list, repr=False)
     _rows: list[tuple[Any, ...]] = field(default_factory=list, repr=False)
     _requires: list[tuple[Any, Any, Any, Any]] = field(default_factory=list, repr=False)
@@ -232,13 +236,18 @@ class ScheduleBuilder:
             self.require(ids, needed, milestone)
         return ids
 
-    def require(self, ops: npt.ArrayLike, needed: npt.ArrayLike, milestone: int = END, lag_s: float = 0.0) -> None:
-        """Make operations wait for a milestone of others (two arrays of equal or broadcastable shape; -1 for none)."""
-        consumers, producers = np.broadcast_arrays(np.asarray(ops, np.int64), np.asarray(needed, np.int64))
-        keep = producers >= 0
-        consumers, producers = consumers[keep], producers[keep]
-        shape = consumers.shape
-        self._requires.append((consumers, producers, np.full(shape, milestone, np.uint8), np.full(shape, lag_s)))
+    def require(
+        self, ops: npt.ArrayLike, needed: npt.ArrayLike, milestone: npt.ArrayLike = END, lag_s: npt.ArrayLike = 0.0
+    ) -> None:
+        """Make operations wait for milestones of others (arrays of equal or broadcastable shape; -1 needs nothing)."""
+        columns = np.broadcast_arrays(
+            np.asarray(ops, np.int64),
+            np.asarray(needed, np.int64),
+            np.asarray(milestone, np.uint8),
+            np.asarray(lag_s, np.float64),
+        )
+        keep = columns[1] >= 0
+        self._requires.append((columns[0][keep], columns[1][keep], columns[2][keep], columns[3][keep]))
 
     def build(self) -> Schedule:
         """Return the finished schedule.
@@ -274,6 +283,8 @@ class ScheduleBuilder:
             align_bytes=self.align_bytes,
             pieces=self.pieces,
             phases=self.phases,
+            protocol=self.protocol,
+            buffered=self.buffered,
             **self._range_table(),
             **columns,
         )

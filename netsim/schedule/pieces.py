@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from netsim.errors import ScheduleError, TooManyMessagesError
-from netsim.schedule.collective import block_bounds
+from netsim.schedule.collective import block_bounds, is_whole
 from netsim.schedule.dag import ScheduleBuilder
 from netsim.units import MAX_BYTES
 
@@ -87,8 +87,8 @@ def check_pieces(chunk_bytes: int | None, chunks: int | None) -> None:
     if chunk_bytes is not None and chunks is not None:
         raise ScheduleError(f"give a chunk size or a number of chunks, not both ({chunk_bytes} bytes and {chunks} chunks)")
     for name, value in (("chunk size in bytes", chunk_bytes), ("number of chunks", chunks)):
-        if value is not None and value < 1:
-            raise ScheduleError(f"the {name} is {value}; it must be 1 or more")
+        if value is not None and not is_whole(value, 1):
+            raise ScheduleError(f"the {name} is {value!r}; it must be a whole number, 1 or more")
 
 
 def cut(start: npt.ArrayLike, stop: npt.ArrayLike, pieces: int, chunk_bytes: int | None, align_bytes: int) -> Bytes:
@@ -146,8 +146,12 @@ def checked_groups(ranks: int, groups: Groups | None) -> list[list[int]]:
     """
     if groups is None:
         return [list(range(ranks))]
-    servers = [list(server) for server in groups if len(server)]
-    if sorted(rank for server in servers for rank in server) != list(range(ranks)):
+    try:
+        servers = [list(server) for server in groups if len(server)]
+    except TypeError:
+        raise ScheduleError(f"groups is {groups!r}; give a sequence of ranks for each server") from None
+    members = [rank for server in servers for rank in server]
+    if not all(is_whole(rank, 0) for rank in members) or sorted(members) != list(range(ranks)):
         raise ScheduleError(f"groups {tuple(map(tuple, servers))} must hold each of the ranks 0 to {ranks - 1} exactly once")
     return servers
 

@@ -13,14 +13,14 @@ Cost: some ten microseconds of Python for each (operation, atom) that is read an
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from netsim.errors import ProofError, ScheduleError
 from netsim.schedule.collective import Region, promise
-from netsim.schedule.dag import BRANCH, COMPUTE, LEG, OUTPUT, TRANSFER, TRUNK, Schedule
+from netsim.schedule.dag import BRANCH, COMPUTE, END, HEAD, LEG, OUTPUT, TRANSFER, TRUNK, Schedule
 from netsim.schedule.order import History, topological_order
 
 MAX_VISITS = 10_000_000
@@ -65,7 +65,7 @@ class Walker(Generic[T]):
         initial: Callable[[int, int], T],
         add: Callable[[T, T, Callable[[], str]], T],
     ) -> None:
-        self._schedule = schedule
+        self._schedule = schedule = _landed(schedule)
         self._initial = initial
         self._add = add
         numbers = (schedule.collective, schedule.ranks, schedule.size_bytes, schedule.root, schedule.align_bytes)
@@ -243,3 +243,15 @@ def _atom_bounds(schedule: Schedule, regions: list[Region]) -> list[int]:
     promised = np.array(offsets + ends, np.int64)
     bounds: list[int] = np.unique(np.concatenate([promised, moved, moved + size[size > 0]])).tolist()
     return bounds or [0]
+
+
+def _landed(schedule: Schedule) -> Schedule:
+    """Return a schedule whose messages are put in place when they have come, if they land in slots first.
+
+    What follows such a message line by line takes the lines out of the slots in the order in which they came, so it reads
+    and writes as if it waited for the whole message.
+    """
+    if not schedule.buffered:
+        return schedule
+    follows = (schedule.requires_milestone == HEAD) & (schedule.kind[schedule.requires_op] == TRANSFER)
+    return replace(schedule, requires_milestone=np.where(follows, END, schedule.requires_milestone).astype(np.uint8))

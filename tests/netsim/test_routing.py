@@ -363,3 +363,29 @@ def test_names_do_not_choose_routes(graph, turn, policy):
     renamed = nx.relabel_nodes(graph, {node: f"{(turn * 7 + place) % 5}{node}" for place, node in enumerate(graph)})
     pairs = [(src, dst) for src in range(len(Router(graph).ranks)) for dst in range(len(Router(graph).ranks)) if src != dst]
     assert Router(graph, policy).paths(pairs) == Router(renamed, policy).paths(pairs)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda graph: graph.edges["gpu0", "switch"].update(link=Link(2e-6, 1e9)),
+        lambda graph: graph.nodes["switch"].update(reduce=False),
+        lambda graph: graph.nodes["switch"].update(store_and_forward=True),
+        lambda graph: graph.nodes["gpu1"].update(host="elsewhere"),
+        lambda graph: graph.nodes["gpu1"].update(kind="nic"),
+        lambda graph: graph.nodes["gpu1"].pop("kind"),
+        lambda graph: graph.add_node("gpu3"),
+        lambda graph: graph.remove_edge("gpu0", "switch"),
+        lambda graph: graph.graph.update(p2p="PXB"),
+        lambda graph: graph.graph.update(ranks=("gpu2", "gpu1", "gpu0")),
+    ],
+)
+def test_a_router_knows_when_its_graph_has_become_another(change):
+    graph = star(3)
+    router = Router(graph)
+    assert router.still_describes(graph)
+    assert router.still_describes(star(3))
+    change(graph)
+    assert not router.still_describes(graph)
+    with pytest.raises(FabricError, match="changed after its Router was made; make a new Router"):
+        router.digest  # noqa: B018 - the access is the test

@@ -1,6 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 from netsim.errors import FabricError, NetsimError, ProfileError
@@ -28,6 +29,21 @@ def test_the_same_wish_gives_the_same_graph() -> None:
     first, second = (build("hgx-h100", nodes=2, nic="ndr400") for _ in range(2))
     assert topology_digest(first) == topology_digest(second)
     assert list(first.edges) == list(second.edges)
+
+
+@pytest.mark.parametrize("name", ["hgx-h100", "ideal-switch:2@1GB/s,1us"])
+def test_what_is_built_is_frozen_and_a_copy_is_not(name: str) -> None:
+    graph = build(name)
+    with pytest.raises(nx.NetworkXError, match="Frozen"):
+        graph.remove_node("gpu0")
+    mine = graph.copy()
+    mine.remove_node("gpu0")
+    assert "gpu0" in graph
+
+
+def test_a_graph_remembers_how_many_machines_at_which_rate() -> None:
+    graph = build("hgx-h100", nodes=2, nic="ndr400", rate="line", profile="nvlink5")
+    assert (graph.graph["nodes"], graph.graph["rate"], graph.graph["profile"]) == (2, "line", "nvlink5")
 
 
 def test_the_first_gpus_of_each_machine_become_ranks() -> None:

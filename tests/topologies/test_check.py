@@ -95,14 +95,14 @@ def test_the_width_of_a_slot_belongs_to_its_kind() -> None:
 
 
 def test_a_part_that_nothing_joins_is_seen() -> None:
-    graph = build("pcie-gen4-8", nic="edr100")
+    graph = build("pcie-gen4-8", nic="edr100").copy()
     for nic in ("nic2", "nic3"):
         graph.remove_edges_from([*graph.in_edges(nic), *graph.out_edges(nic)])
     assert "nic2 is joined to no GPU (and 1 more nodes): the topology falls into parts" in remarks(graph)
 
 
 def test_a_nic_that_is_near_no_gpu_is_seen() -> None:
-    graph = build("pcie-pair", nic="edr100")
+    graph = build("pcie-pair", nic="edr100").copy()
     link = graph.edges["nic1", "cpu0"]["link"]
     graph.remove_node("nic1")
     graph.add_node("cpu1", kind="root_complex", host="node0")
@@ -126,7 +126,7 @@ def test_a_nic_beyond_the_root_complex_is_seen() -> None:
 
 
 def test_a_nic_on_the_other_socket_is_seen() -> None:
-    graph = build("pcie-gen4-8", nic="edr100")
+    graph = build("pcie-gen4-8", nic="edr100").copy()
     for nic in [f"nic{rank}" for rank in range(4, 8)]:
         graph.remove_node(nic)
     (remark,) = remarks(graph)

@@ -52,6 +52,19 @@ def test_nodes_can_be_a_list_and_ranks_follow_the_file() -> None:
     assert graph.nodes["a"]["transit"] is True
 
 
+def test_a_gpu_states_its_capability_and_a_root_complex_its_processor() -> None:
+    cpu = {"kind": "root_complex", "cpu_arch": "x86_64", "cpu_vendor": "AuthenticAMD", "cpu_model": 49}
+    graph = custom_topology(
+        {
+            "nodes": {"a": {"kind": "gpu", "sm": 90}, "b": {"kind": "gpu", "labels": {"sm": 80}}, "cpu": cpu},
+            "links": [{"between": [gpu, "cpu"], "profile": "pcie5"} for gpu in "ab"],
+        }
+    )
+    # As a label, too: descriptions were written so before it was a key.
+    assert [graph.nodes[gpu]["sm"] for gpu in "ab"] == [90, 80]
+    assert dict(graph.nodes["cpu"]) == cpu
+
+
 def test_store_and_forward_takes_its_piece_and_host_memory_a_default() -> None:
     nodes = PAIR["nodes"] | {"s": {"kind": "network_switch", "store_and_forward": True, "piece": "64 KiB"}}
     graph = custom_topology(PAIR | {"nodes": nodes})
@@ -106,6 +119,10 @@ def test_store_and_forward_takes_its_piece_and_host_memory_a_default() -> None:
         (("nodes", "a", "labels"), ["x"], "labels is"),
         (("nodes", "a", "labels"), {"host": "x"}, "host is a key of the node itself"),
         (("nodes", "a", "labels"), {"x": 1.5}, "x is 1.5"),
+        (("nodes", "a", "sm"), "90", "sm is '90'; a whole number is accepted"),
+        (("nodes", "a", "sm"), True, "sm is True; a whole number is accepted"),
+        (("nodes", "a", "cpu_vendor"), "GenuineIntel", "cpu_vendor means nothing on a gpu"),
+        (("nodes", "m", "sm"), 90, "sm means nothing on a host_memory"),
         (("links", 1, "line_rate"), "10 GB", "line_rate: '10 GB'"),
     ],
 )

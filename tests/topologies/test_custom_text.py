@@ -82,6 +82,12 @@ def test_links_name_their_profile_and_strangers_their_figures() -> None:
     assert "- {from: nvswitch, to: gpu0, profile: nvlink4, count: 18}" in text
 
 
+def test_what_nccl_judges_by_is_written_as_keys() -> None:
+    text = describe(build("hgx-a100"))
+    assert "  gpu0: {kind: gpu, host: node0, sm: 80}" in text
+    assert "  cpu1: {kind: root_complex, host: node0, cpu_arch: x86_64, cpu_vendor: AuthenticAMD, cpu_model: 49}" in text
+
+
 def test_a_width_that_is_not_the_profiles_own_is_written_as_lanes() -> None:
     assert "profile: pcie5, lanes: 8}" in describe(build(str(Path(__file__).parent / "data" / "two_gpus.xml")))
 

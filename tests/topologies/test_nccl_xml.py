@@ -69,6 +69,14 @@ def links_from(graph: "nx.DiGraph[str]", node: str) -> list[Link]:
 # The file that travels with the tests
 
 
+def test_a_cpu_states_its_architecture_vendor_and_model(tmp_path: Path) -> None:
+    stated = 'numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="207"'
+    node = load_nccl_xml(machine(tmp_path, gpu(1), stated)).nodes["cpu0"]
+    assert (node["cpu_arch"], node["cpu_vendor"], node["cpu_model"]) == ("x86_64", "GenuineIntel", 207)
+    bare = load_nccl_xml(machine(tmp_path, gpu(1), 'numaid="0" arch="arm64"')).nodes["cpu0"]
+    assert (bare["cpu_arch"], "cpu_vendor" in bare, "cpu_model" in bare) == ("arm64", False, False)
+
+
 def test_ranks_follow_the_file_and_not_its_order() -> None:
     graph = load_nccl_xml(DATA)
     assert [graph.nodes[gpu]["busid"] for gpu in ranks_of(graph)] == ["0000:02:00.0", "0000:03:00.0"]

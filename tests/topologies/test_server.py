@@ -203,3 +203,22 @@ def test_eight_consumer_cards_share_what_their_host_memory_carries() -> None:
     schedule = build_schedule("all_reduce", "ring", 8, 10**9)
     time_s = simulate(server("rtx5090-8"), schedule).time_s
     assert 1.75 * 10**9 / time_s == pytest.approx(27.5e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "sm", "arch", "vendor"),
+    [
+        *(("dgx-1v", 70, "x86_64", "GenuineIntel"), ("hgx-a100", 80, "x86_64", "AuthenticAMD")),
+        *((f"hgx-{gpu}", 90, "x86_64", "GenuineIntel") for gpu in ("h100", "h200", "h20", "h800")),
+        *(("gh200", 90, "arm64", ""), ("gh200-4", 90, "arm64", ""), ("gb200-nvl72", 100, "arm64", "")),
+        *(("hgx-b200", 100, "x86_64", "GenuineIntel"), ("hgx-b300", 103, "x86_64", "GenuineIntel")),
+        *(("gb300-nvl72", 103, "arm64", ""), ("l40s-8", 89, "x86_64", "AuthenticAMD")),
+        *(("rtx5090-8", 120, "x86_64", "AuthenticAMD"), ("rtx4090-4", 89, None, None), ("rtx4060-laptop", 89, None, None)),
+        *(("pcie-gen4-8", None, "x86_64", "AuthenticAMD"), ("pcie-pair", None, None, None)),
+    ],
+)
+def test_machines_state_what_nccl_judges_them_by(name: str, sm: int | None, arch: str | None, vendor: str | None) -> None:
+    graph = server(name)
+    assert {graph.nodes[gpu].get("sm") for gpu in graph.graph["ranks"]} == {sm}
+    sockets = [data for _, data in graph.nodes(data=True) if data["kind"] == "root_complex"]
+    assert {(data.get("cpu_arch"), data.get("cpu_vendor")) for data in sockets} == {(arch, vendor)}

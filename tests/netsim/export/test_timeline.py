@@ -97,6 +97,32 @@ def test_random_runs_hold_to_the_format(run):
         check_format(text_of(*run, quantum_bytes=quantum))
 
 
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"])
+def test_what_a_switch_copies_or_adds_arrives_and_the_last_slice_ends_with_the_run(collective):
+    schedule = build_schedule(collective, "nvls", 4, 100_000)
+    document, _, _ = check_format(text_of(star(4), schedule))
+    slices = [event for event in document["traceEvents"] if event["ph"] == "X"]
+    came = [event for event in slices if event["cat"] == "arriving"]
+    assert [event["args"]["op"] for event in came].count(len(schedule) - 1) == 1
+    assert len(came) == int((schedule.dst >= 0).sum())
+    last = max(event["ts"] + event["dur"] for event in slices)
+    # Both are rounded, to 2^-20 us or to a double.
+    assert last == pytest.approx(document["otherData"]["time_us"], abs=2**-20)
+
+
+def test_a_multicast_arrives_when_it_is_delivered():
+    # One kilobyte at 1 GB/s behind 1 us: the root's trunk is on its link from 0 to 1 us and its head is at the switch at
+    # 1 us, so every branch comes in from 1 to 2 us.
+    text = text_of(star(3), build_schedule("broadcast", "nvls", 3, 1000))
+    came = [event for event in events(text, "X") if event["cat"] == "arriving"]
+    assert [(event["pid"], event["ts"], event["dur"], event["name"]) for event in came] == [
+        (1, 1.0, 1.0, "from switch, chunk 0"),
+        (2, 1.0, 1.0, "from switch, chunk 0"),
+    ]
+    # Trunk to branch and branch to what arrives, for both receivers.
+    assert len(events(text, "s")) == len(events(text, "f")) == 4
+
+
 def test_the_same_run_gives_the_same_bytes():
     assert ring_of_three() == ring_of_three()
 
@@ -106,6 +132,12 @@ def test_links_are_a_process_of_their_own_and_tell_who_waited():
     waits = [item["args"]["waited_us"] for item in events(text, "X") if item["pid"] == 4 and item["args"]["waited_us"]]
     # Three messages of 1 us meet at the root's port: the second waits 1 us, the third 2.
     assert waits == [pytest.approx(1.0, abs=1e-6), pytest.approx(2.0, abs=1e-6)]
+
+
+def test_a_record_of_another_schedule_is_refused():
+    record = simulate(star(2), build_schedule("all_reduce", "ring", 2, 1000), record="links")
+    with pytest.raises(NetsimError, match="of 4 operations, the schedule has 2"):
+        timeline_text(build_schedule("alltoall", "direct", 2, 1000), record)
 
 
 def test_a_record_without_services_is_refused():

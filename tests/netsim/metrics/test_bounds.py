@@ -420,3 +420,14 @@ def test_a_hold_that_begins_early_runs_beside_what_is_waited_for():
     # The first message is there at 11 us, when the second one's 5 us are long over; it takes 11 us more.
     assert check_run(schedule, record) == pytest.approx(22e-6)
     assert record.time_s == pytest.approx(22e-6)
+
+
+def test_what_does_not_depend_on_the_size_is_computed_once_and_from_what_the_router_holds():
+    graph = star(4)
+    router = Router(graph)
+    # 1.5 x 4 MB leave every rank at 1 GB/s.
+    assert collective_bound("all_reduce", 4_000_000, router) == pytest.approx(6e-3)
+    for edge in graph.edges:
+        graph.edges[edge]["link"] = Link(0.0, 1.0)
+    assert collective_bound("all_reduce", 8_000_000, router) == pytest.approx(12e-3)
+    assert collective_bound("all_reduce", 8, Router(graph)) == pytest.approx(12.0)  # 12 bytes at a byte a second

@@ -23,6 +23,28 @@ def test_an_unknown_collective_is_refused():
         bus_factor("allreduce", 8)
 
 
+@pytest.mark.parametrize("ranks", [0, -1, 2.0, float("nan"), True, None, "8"])
+def test_a_number_of_ranks_that_is_none_is_refused(ranks):
+    with pytest.raises(ScheduleError, match="the number of ranks must be a whole number, 1 or more"):
+        bus_bandwidth("all_reduce", ranks, 1000, 1e-6)
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, float("nan"), True, None])
+def test_a_size_that_is_none_is_refused(size):
+    with pytest.raises(ScheduleError, match="give a whole number of bytes"):
+        algorithm_bandwidth(size, 1e-6)
+
+
+@pytest.mark.parametrize("time_s", [-1e-6, float("nan"), float("inf"), None, "1 us", True])
+def test_a_time_that_is_none_is_refused(time_s):
+    with pytest.raises(ScheduleError, match="it must be zero or more seconds"):
+        algorithm_bandwidth(1000, time_s)
+
+
+def test_the_size_may_be_text():
+    assert bus_bandwidth("all_gather", 8, "1 kB", 1e-6) == 0.875e9
+
+
 def test_the_ideal_ring_has_257_of_algorithm_and_450_of_bus_bandwidth():
     # 2 x 7/8 N / B without latency: algbw = 450 / 1.75.
     time_s = 1.75 * 1e9 / 450e9

@@ -1,3 +1,6 @@
+import csv
+import re
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -6,6 +9,7 @@ import pytest
 from netsim.errors import NetsimError
 from netsim.nccl.from_topology import communicator
 from netsim.nccl.graphs import NVLS, RING
+from netsim.nccl.tuner import cost_table
 from netsim.nccl.version import Version
 from topologies import build
 from topologies.custom import custom_topology
@@ -39,6 +43,11 @@ def test_ranks_that_take_part_are_numbered_anew() -> None:
 def test_ranks_that_are_not_there_are_refused(ranks: list[int]) -> None:
     with pytest.raises(NetsimError, match="accepted are different ranks from 0 to 7"):
         communicator(build("hgx-h100"), ranks=ranks)
+
+
+def test_nodes_with_unlike_numbers_of_ranks_are_refused() -> None:
+    with pytest.raises(NetsimError, match="nodes have from 1 to 8 ranks"):
+        communicator(build("hgx-h100", nodes=2, nic="ndr400"), ranks=range(9))
 
 
 def test_hosts_that_share_an_nvswitch_are_one_node() -> None:
@@ -113,3 +122,15 @@ def test_a_graph_is_not_changed_by_looking_at_it() -> None:
     communicator(graph, Version(2, 20))
     assert dict(graph.nodes(data=True)) == dict(before.nodes(data=True))
     assert list(graph.edges(data=True)) == list(before.edges(data=True))
+
+
+def test_the_tuner_table_of_two_h200s_follows_from_their_topology(shared: Path) -> None:
+    graph = build(str(shared / "samples" / "h200x2" / "nccl_topo_h200x2_vm.xml"))
+    found = communicator(graph, Version(2, 28, 9), environment={"NCCL_NVLS_ENABLE": "0"})
+    with (shared / "measurements" / "h200x2" / "nccl_tuner_model_h200x2.csv").open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == 18
+    for row in rows:
+        collective = re.sub("(?<=[a-z])(?=[A-Z])", "_", row["collective"]).lower()
+        cost = cost_table(found, collective)[row["algo"].lower(), row["proto"].lower()]
+        assert f"{cost.latency_us:.1f} {cost.bandwidth_GBps:.1f}" == f"{row['latency_us']} {row['bandwidth_GBps']}"

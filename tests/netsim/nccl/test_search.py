@@ -1,5 +1,6 @@
 """What the search finds on machines for which NCCL's logs, or its rules worked through by hand, say what it should."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from netsim.nccl.communicator import Communicator
 from netsim.nccl.dump import format_dump, read_dump
 from netsim.nccl.from_topology import communicator
 from netsim.nccl.graphs import COLLNET_CHAIN, COLLNET_DIRECT, NVLS, RING, TREE, ChannelGraph
+from netsim.nccl.paths import SYS, Paths, Reach
+from netsim.nccl.system import node_systems
 from netsim.nccl.version import Version
 from topologies import build
 from topologies.custom import custom_topology
@@ -182,7 +185,7 @@ def test_one_gpu_a_node_sends_and_receives_by_its_nic() -> None:
 
 
 def test_collnet_is_searched_where_the_network_reduces_and_it_is_asked_for() -> None:
-    graph = build("hgx-a100", nodes=2, nic="hdr200")
+    graph = build("hgx-a100", nodes=2, nic="hdr200").copy()
     asked = {"NCCL_COLLNET_ENABLE": "1"}
     assert communicator(graph, environment=asked).graphs[COLLNET_CHAIN].channels == 0
     graph.nodes["network"]["reduce"] = True
@@ -206,3 +209,30 @@ def test_two_gpus_have_no_nvls_until_2_28_7(shared: Path) -> None:
     assert communicator(graph, Version(2, 28, 3)).graphs[NVLS].channels == 0
     # Two heads, each GPU loaded 3 x 60 = 180 of 370.8: no faster channel is tried.
     assert figures(communicator(graph, Version(2, 28, 9)).graphs[NVLS]) == (2, 60.0, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("topology", "options"),
+    [
+        *((name, {}) for name in ("hgx-a100", "hgx-h100", "dgx-1v", "gh200-4", "pcie-gen5-8", "gb200-nvl72")),
+        *((name, {"nodes": 2, "nic": "ndr400"}) for name in ("hgx-h100", "hgx-b200", "gh200-4", "pcie-pair")),
+        *((name, {"nodes": 2, "nic": "hdr200:nics=3"}) for name in ("hgx-a100", "hgx-h100", "dgx-1v")),
+    ],
+)
+def test_rings_visit_every_gpu_once_and_overload_no_wire(topology: str, options: dict[str, Any]) -> None:
+    graph = build(topology, **options)
+    system = node_systems(graph).systems[0]
+    paths = Paths(system, Reach(p2p=SYS))
+    found = communicator(graph).graphs[RING]
+    load = [0] * len(system.wires)
+    for order in found.orders:
+        assert sorted(order.gpus) == list(range(len(system.gpus)))
+        hops = [paths.gpu_gpu[a][b] for a, b in itertools.pairwise(order.gpus)]
+        if order.nic_in is None or order.nic_out is None:
+            hops.append(paths.gpu_gpu[order.gpus[-1]][order.gpus[0]])
+        else:
+            hops += [paths.net_gpu[order.nic_in][order.gpus[0]], paths.gpu_net[order.gpus[-1]][order.nic_out]]
+        for path in hops:
+            for wire, amount in path.loads(round(1000 * found.intra_GBps)):
+                load[wire] += amount
+    assert all(carried <= wire.capacity for carried, wire in zip(load, system.wires, strict=True))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from netsim.errors import ScheduleError, TooManyMessagesError
+from netsim.errors import ScheduleError, TooManyMessagesError, UnitError
 from netsim.schedule.catalogue import ALGORITHMS, LATER, algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import COLLECTIVES
 
@@ -70,7 +70,7 @@ def test_dimensions_that_make_no_sense_are_refused(algorithm, option, words):
     ("option", "words"),
     [
         ({"root": 4}, "root must be a rank from 0 to 3"),
-        ({"chunks": 0}, "number of chunks is 0; it must be 1 or more"),
+        ({"chunks": 0}, "number of chunks is 0; it must be a whole number, 1 or more"),
         ({"chunk_bytes": -1}, "chunk size in bytes is -1"),
         ({"chunk_bytes": 4, "chunks": 4}, "not both"),
         ({"channels": 0}, "0 channels"),
@@ -81,6 +81,62 @@ def test_dimensions_that_make_no_sense_are_refused(algorithm, option, words):
 def test_values_that_make_no_sense_are_refused(option, words):
     with pytest.raises(ScheduleError, match=words):
         build_schedule("all_reduce", "ring", 4, 64, **option)
+
+
+def test_sizes_may_be_text():
+    by_text = build_schedule("all_reduce", "tree", 4, "4 MiB", chunk_bytes="64 KiB")
+    by_number = build_schedule("all_reduce", "tree", 4, 4 * 2**20, chunk_bytes=2**16)
+    assert by_text.size_bytes == 4 * 2**20
+    assert by_text.size.tolist() == by_number.size.tolist()
+    with pytest.raises(UnitError, match="size_bytes: '4 Mib' is in bits"):
+        build_schedule("all_reduce", "ring", 4, "4 Mib")
+
+
+def test_numbers_of_numpy_are_plain_numbers_afterwards():
+    schedule = build_schedule("broadcast", "ring", np.int64(4), np.int64(64), root=np.int64(1))
+    assert [type(value) for value in (schedule.ranks, schedule.size_bytes, schedule.root)] == [int, int, int]
+
+
+@pytest.mark.parametrize("size", [-1, 1e6, float("nan"), True, None, [4]])
+def test_a_size_that_is_none_is_refused(size):
+    with pytest.raises(ScheduleError, match="size_bytes is .*; give a whole number of bytes, zero or more, or text"):
+        build_schedule("all_reduce", "ring", 4, size)
+
+
+@pytest.mark.parametrize("ranks", [0, -2, 4.0, float("nan"), True, None, "4"])
+def test_a_number_of_ranks_that_is_none_is_refused(ranks):
+    with pytest.raises(ScheduleError, match="the number of ranks must be a whole number, 1 or more"):
+        build_schedule("all_reduce", "ring", ranks, 64)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"root": 1.0}, "root 1.0"),
+        ({"root": None}, "root None"),
+        ({"chunks": 2.0}, "number of chunks is 2.0; it must be a whole number"),
+        ({"chunk_bytes": float("nan")}, "chunk size in bytes is nan"),
+        ({"channels": True}, "True channels"),
+        ({"align_bytes": 1.5}, "an alignment of 1.5 bytes"),
+        ({"limit": 1.5}, "a limit of 1.5 operations"),
+        ({"groups": 4}, "groups is 4; give a sequence of ranks for each server"),
+        ({"groups": ("ab", "cd")}, "must hold each of the ranks 0 to 3 exactly once"),
+        ({"groups": ((0, 1.0), (2, 3))}, "must hold each of the ranks 0 to 3 exactly once"),
+        ({"dims": "2x4"}, "dims is '2x4'; give whole numbers"),
+        ({"dims": (2.0, 4)}, "dims is"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(option, words):
+    with pytest.raises(ScheduleError, match=words):
+        build_schedule("all_reduce", "hierarchical" if "dims" in option else "ring", 4, 64, **option)
+
+
+@pytest.mark.parametrize(
+    ("collective", "algorithm"), [(None, "ring"), ([], "ring"), ("all_reduce", None), ("all_reduce", 3)]
+)
+def test_names_that_are_no_text_are_refused(collective, algorithm):
+    with pytest.raises(ScheduleError, match="accepted"):
+        build_schedule(collective, algorithm, 4, 64)
 
 
 def test_options_without_effect_are_refused():

@@ -1,0 +1,71 @@
+"""Options of nccl-tests that change nothing of what is simulated: accepted, so that a pasted line runs, and ignored.
+
+Left out are those that mean something here (-b -e -f -i -g -r) and those whose letter means something else here: -N is
+the number of servers and -T the topology, so only their long names are taken.
+"""
+
+import inspect
+import sys
+from typing import Annotated
+
+import typer
+
+_IGNORED = {
+    "iterations": ("-n", "--iters"),
+    "warmups": ("-w", "--warmup_iters"),
+    "check": ("-c", "--check"),
+    "blocking": ("-z", "--blocking"),
+    "operation": ("-o", "--op"),
+    "datatype": ("-d", "--datatype"),
+    "threads": ("-t", "--nthreads"),
+    "aggregated": ("-m", "--agg_iters"),
+    "averaged": ("-a", "--average"),
+    "graphs": ("-G", "--cudagraph"),
+    "registered": ("-R", "--local_register"),
+    "parallel": ("-p", "--parallel_init"),
+    "null_stream": ("-y", "--stream_null"),
+    "cpu_time": ("-C", "--report_cputime"),
+    "timestamps": ("-S", "--report_timestamps"),
+    "json_file": ("-J", "--output_file"),
+    "cta_policy": ("-x", "--cta_policy"),
+    "device_api": ("-D", "--device_implementation"),
+    "device_ctas": ("-V", "--device_cta_count"),
+    "memory": ("-M", "--memory_report"),
+    "unaligned": ("-u", "--unalign"),
+    "per_iteration": ("-I",),
+    "per_iteration_file": ("-K",),
+    "cycles": ("--run_cycles",),
+    "timeout": ("--timeout",),
+}
+"""Parameter -> its names on the command line; each takes a value."""
+
+HELP = f"Of nccl-tests' options {' '.join(names[0] for names in _IGNORED.values())} are accepted and ignored, with a note."
+
+
+def ignored(**given: str | None) -> list[str]:
+    """Gather those options of nccl-tests that were given and change nothing."""
+    return [names[0] for parameter, names in _IGNORED.items() if given[parameter] is not None]
+
+
+ignored.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [
+        inspect.Parameter(
+            parameter,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[str | None, typer.Option(*names, hidden=True)],
+        )
+        for parameter, names in _IGNORED.items()
+    ]
+)
+
+
+def mention(names: list[str]) -> None:
+    """Say on stderr that options are ignored, and why that is right."""
+    if names:
+        why = ["a simulated run is exact and needs no repetition or check"]
+        if "-t" in names:
+            why.append("every GPU is a rank, and -g says how many a server")
+        if "-d" in names:
+            why.append("sizes are bytes, of whatever type")
+        print(f"netsim: {', '.join(names)} ignored: {'; '.join(why)}", file=sys.stderr)

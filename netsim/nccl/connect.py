@@ -1,0 +1,193 @@
+"""Rings and trees of every channel over all nodes, laid out of what the graph search found on one node.
+
+Between the graphs of a `Communicator` and the channels of a plan. Rules of NCCL 2.18 to 2.30 (graph/connect.cc,
+graph/trees.cc): channel c of the search becomes channels c (first tree) and c + n (second tree) with the same ring, and
+`netsim.nccl.channels.sources` says what further channels copy.
+"""
+
+from itertools import pairwise
+
+from netsim.errors import NetsimError
+from netsim.nccl.channels import Source, head_gpus, nvls_channels, sources
+from netsim.nccl.communicator import Communicator, Ranks
+from netsim.nccl.graphs import COLLNET_CHAIN, PLAIN_TREE, RING, SPLIT_TREE, TREE, ChannelGraph
+from netsim.nccl.settings import DEFAULT_SETTINGS, Settings
+from netsim.nccl.tuner_constants import NVLS, NVLS_TREE
+from netsim.nccl.tuner_costs import COLLNETS, NVLS_KINDS, graph_of
+from netsim.schedule.nccl.plan import Channel, Tree
+from netsim.schedule.tree import children_of, parent_of, second_tree_label, second_tree_node
+
+
+def channels_of(
+    communicator: Communicator, algorithm: str, count: int, settings: Settings = DEFAULT_SETTINGS
+) -> tuple[Channel, ...]:
+    """Return the first channels of a communicator with what an algorithm needs of them.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    algorithm : str
+        ring, tree, nvls, nvls_tree, collnet_direct, collnet_chain or pat. NVLS, CollnetDirect and PAT need nothing but
+        numbers: the heads are the same in all channels, see `heads`.
+    count : int
+        How many.
+    settings : Settings, optional
+
+    Raises
+    ------
+    NetsimError
+        If there are fewer channels, or the graph does not fit the nodes.
+    """
+    if algorithm in NVLS_KINDS:
+        trees = node_trees(len(communicator.nodes)) if algorithm == NVLS_TREE else (None, None)
+        _enough(count, nvls_channels(communicator, settings))
+        return tuple(Channel(number, node_tree=trees[number % 2]) for number in range(count))
+    used = sources(communicator, settings)
+    _enough(count, len(used))
+    found: dict[Source, Channel] = {}
+    channels = []
+    for number, source in enumerate(used[:count]):
+        if source not in found:
+            found[source] = _channel(communicator, algorithm, source)
+        like = found[source]
+        channels.append(Channel(number, like.ring, like.tree, chains=like.chains))
+    return tuple(channels)
+
+
+def _enough(count: int, available: int) -> None:
+    if count > available:
+        raise NetsimError(f"{count} channels asked for, but there are {available}; accepted are 1 to {available}")
+
+
+def _channel(communicator: Communicator, algorithm: str, source: Source) -> Channel:
+    if algorithm == RING:
+        return Channel(0, ring=ring(communicator, source.order))
+    if algorithm == TREE:
+        return Channel(0, tree=tree(communicator, source.order, second=source.second_tree))
+    if algorithm == COLLNET_CHAIN:
+        return Channel(0, chains=chains(communicator, source.order))
+    return Channel(0)
+
+
+def ring(communicator: Communicator, channel: int) -> Ranks:
+    """Return the ring of a searched channel over all nodes, rank 0 first.
+
+    The last GPU of a node sends to the first one of the next. Where channels may enter and leave by different NICs in
+    turns, nodes with an odd number swap channels in pairs, so that data stays on its rail.
+
+    Examples
+    --------
+    >>> from netsim.nccl.graphs import ChannelGraph, ChannelOrder
+    >>> graph = ChannelGraph("ring", 4, (ChannelOrder((0, 2, 1)), ChannelOrder((1, 2, 0))), 48.0, 48.0, cross_nic=2)
+    >>> ring(Communicator(((0, 1, 2), (3, 4, 5)), {"ring": graph}), 0)
+    (0, 2, 1, 4, 5, 3)
+    """
+    graph = _graph(communicator, RING)
+    tree_graph = graph_of(communicator, TREE)
+    searched = min(graph.channels, tree_graph.channels) if tree_graph else graph.channels
+    swaps = graph.cross_nic == 2 and searched % 2 == 0
+    order: list[int] = []
+    for number in range(len(communicator.nodes)):
+        order += _on_node(communicator, graph, channel ^ 1 if swaps and number % 2 else channel, number)
+    start = order.index(min(order))
+    return tuple(order[start:] + order[:start])
+
+
+def tree(communicator: Communicator, channel: int, *, second: bool = False) -> Tree:
+    """Return a tree of a searched channel: a tree over nodes, with a chain of GPUs in each.
+
+    Parameters
+    ----------
+    channel : int
+        Channel of the tree graph; its pattern says at which GPUs of the chain other nodes hang.
+    second : bool
+        Whether it is the second of the two trees over nodes; on one node there is only the chain.
+    """
+    graph = _graph(communicator, TREE)
+    nodes = len(communicator.nodes)
+    lines = [_on_node(communicator, graph, channel, number) for number in range(nodes)]
+    parents = [-1] * communicator.ranks
+    below: list[list[int]] = [[] for _ in range(communicator.ranks)]
+    for line in lines:
+        for upper, lower in pairwise(line):
+            parents[lower] = upper
+            below[upper].append(lower)
+    for number in range(nodes):
+        label = second_tree_label(number, nodes) if second else number
+        for child in children_of(label, nodes):
+            # Which of two children it is goes by labels: the only child of the root counts as the second.
+            upper = lines[number][_joint(graph, len(lines[number]), first=child < label)]
+            lower = lines[second_tree_node(child, nodes) if second else child][0]
+            parents[lower] = upper
+            below[upper].append(lower)
+    return Tree(tuple(parents), tuple(map(tuple, below)))
+
+
+def _joint(graph: ChannelGraph, gpus: int, *, first: bool) -> int:
+    """Return the GPU of the chain where a node's first or second child hangs."""
+    if gpus == 1 or graph.pattern == PLAIN_TREE:
+        return 0
+    return 1 if first or graph.pattern == SPLIT_TREE else 0
+
+
+def node_trees(nodes: int) -> tuple[Tree, Tree]:
+    """Return the two trees over nodes.
+
+    Examples
+    --------
+    >>> first, second = node_trees(4)
+    >>> first.parent, second.parent
+    ((-1, 2, 0, 2), (1, 3, 1, -1))
+    """
+    return _node_tree(nodes, second=False), _node_tree(nodes, second=True)
+
+
+def _node_tree(nodes: int, *, second: bool) -> Tree:
+    parents, below = [], []
+    for number in range(nodes):
+        label = second_tree_label(number, nodes) if second else number
+        up, down = parent_of(label, nodes), children_of(label, nodes)
+        if second:
+            up = second_tree_node(up, nodes) if up >= 0 else -1
+            down = tuple(second_tree_node(child, nodes) for child in down)
+        parents.append(up)
+        below.append(down)
+    return Tree(tuple(parents), tuple(below))
+
+
+def heads(communicator: Communicator, algorithm: str) -> tuple[Ranks, ...]:
+    """Return the heads of each node for NVLS, NVLSTree or CollNet: head h of every node does the same part."""
+    gpus = head_gpus(communicator, algorithm)
+    for number, node in enumerate(communicator.nodes):
+        if gpus and max(gpus) >= len(node):
+            raise _misfit(NVLS if algorithm in NVLS_KINDS else COLLNETS[0], max(gpus) + 1, number, len(node))
+    return tuple(tuple(node[gpu] for gpu in gpus) for node in communicator.nodes)
+
+
+def chains(communicator: Communicator, channel: int) -> tuple[Ranks, ...]:
+    """Return the chain of each node of a searched channel, from the GPU that talks to the network down."""
+    graph = _graph(communicator, COLLNET_CHAIN)
+    return tuple(_on_node(communicator, graph, channel % graph.channels, n) for n in range(len(communicator.nodes)))
+
+
+def _graph(communicator: Communicator, name: str) -> ChannelGraph:
+    graph = graph_of(communicator, name)
+    if graph is None:
+        found = ", ".join(other for other in communicator.graphs if graph_of(communicator, other)) or "none"
+        raise NetsimError(f"{name}: no graph for it was found on this machine; there is {found}")
+    return graph
+
+
+def _on_node(communicator: Communicator, graph: ChannelGraph, channel: int, number: int) -> Ranks:
+    """Return the ranks of a node in the order of a searched channel."""
+    node, gpus = communicator.nodes[number], graph.orders[channel].gpus
+    if sorted(gpus) != list(range(len(node))):
+        raise _misfit(f"channel {channel} of {graph.name}", len(gpus), number, len(node))
+    return tuple(node[gpu] for gpu in gpus)
+
+
+def _misfit(what: str, gpus: int, number: int, ranks: int) -> NetsimError:
+    return NetsimError(
+        f"{what}: a graph over {gpus} GPUs does not fit node {number} with {ranks}; accepted is one that has each of its "
+        "GPUs once"
+    )

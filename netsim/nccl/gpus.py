@@ -1,0 +1,102 @@
+"""What NCCL's kernels cost on a generation of GPU: one TOML file a generation, each with its source.
+
+The costs belong to the GPU and the protocol, and where GPUs reach each other over PCI Express only, to that. How long a
+hop takes is a property of the links (`netsim.fabric.Link.protocol_latency_s`).
+"""
+
+import tomllib
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from netsim.schedule.nccl.costs import Costs, Rates
+from netsim.units import parse_rate, parse_time
+
+_DATA = Path(__file__).parent / "gpus_data"
+_PCIE = "pcie"
+_OLDEST = "ampere"
+# Where a file gives three rates, what each primitive does decides which is its own.
+_KIND_OF = {
+    "send": "send",
+    "copy_send": "send",
+    "recv_copy_send": "recv",
+    "recv_reduce_send": "reduce",
+    "recv_reduce_copy_send": "reduce",
+    "recv_reduce_copy": "reduce",
+    "recv": "recv",
+}
+
+
+def generation(compute_capability: int, *, nvlink: bool = True) -> str:
+    """Return the name of the generation whose costs apply.
+
+    Parameters
+    ----------
+    compute_capability : int
+        Times ten: 90 is Hopper.
+    nvlink : bool
+        Whether the GPUs of a node reach each other over NVLink.
+
+    Examples
+    --------
+    >>> generation(90), generation(100), generation(70), generation(89, nvlink=False)
+    ('hopper', 'blackwell', 'ampere', 'pcie')
+    """
+    if not nvlink:
+        return _PCIE
+    for path in sorted(_DATA.glob("*.toml")):
+        span = _read(path.stem)["compute_capability"]
+        if span and span[0] <= compute_capability <= span[1]:
+            return path.stem
+    # Nothing measured: the nearest generation that is.
+    return _OLDEST if compute_capability < 90 else "blackwell"
+
+
+def costs(name: str, protocol: str) -> Costs:
+    """Return what a protocol costs on a generation of GPU.
+
+    Parameters
+    ----------
+    name : str
+        As `generation` returns it.
+    protocol : {"ll", "ll128", "simple"}
+        By which protocol; a generation that has no figures for one takes those of Simple.
+
+    Examples
+    --------
+    >>> costs("hopper", "ll").start_s, costs("hopper", "simple").rates.send
+    (4.04e-06, 39000000000.0)
+    """
+    table = _read(name)
+    return _costs(table.get(protocol) or table["simple"], table.get("nvls", {}), table.get("p2p", {}))
+
+
+def source(name: str) -> str:
+    """Return where a generation's figures come from."""
+    return str(_read(name)["source"])
+
+
+def _costs(table: dict[str, Any], nvls: dict[str, Any], p2p: dict[str, Any]) -> Costs:
+    del nvls, p2p
+    rates = {
+        name: parse_rate(table.get(name) or table[kind], where=name) for name, kind in _KIND_OF.items() if name in _RATES
+    }
+    return Costs(
+        start_s=_time(table, "start"),
+        slice_s=_time(table, "slice"),
+        threads_s=_time(table, "threads"),
+        rates=Rates(**rates),
+    )
+
+
+_RATES = {rate.name for rate in fields(Rates)}
+
+
+def _time(table: dict[str, Any], key: str) -> float:
+    return parse_time(table.get(key, "0"), where=key)
+
+
+@lru_cache(maxsize=16)
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((_DATA / f"{name}.toml").read_text(encoding="utf-8"))

@@ -1,0 +1,62 @@
+"""What a GPU's copy loops cost its lanes: a fixed part for each slice, and bytes over a rate that depends on what is done.
+
+A property of a GPU generation and a protocol, never of one measurement. The default costs nothing, so that a schedule
+can be run for its links alone.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Bytes of payload per second that one lane moves with all its threads, by primitive; infinite by default."""
+
+    send: float = math.inf
+    """Read local memory, write to the peer."""
+    copy_send: float = math.inf
+    """Copy locally and write to the peer."""
+    recv_copy_send: float = math.inf
+    """Take from the buffer, store, and write to the next peer."""
+    recv_reduce_send: float = math.inf
+    """Take from the buffer, add the own input, write to the next peer."""
+    recv_reduce_copy_send: float = math.inf
+    """The same, and store."""
+    recv_reduce_copy: float = math.inf
+    """Take from the buffer, add the own input, and store."""
+    recv: float = math.inf
+    """Take from the buffer and store."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What one protocol costs on one generation of GPU."""
+
+    start_s: float = 0.0
+    """Seconds from the start of the kernel until lanes work (with the end of the kernel)."""
+    slice_s: float = 0.0
+    """Seconds a slice costs its lane whatever its size."""
+    threads_s: float = 0.0
+    """Seconds more with all threads; it grows with the logarithm of the threads from 96 up, for LL128 in proportion."""
+    feed_bytes: int = 65_536
+    """Portions in which lanes that share a GPU's link feed it; 0 feeds slices whole."""
+    credit_s: float = 0.0
+    """Seconds until a freed slot is seen by the sender."""
+    rates: Rates = field(default_factory=Rates)
+
+    def slice_cost_s(self, protocol: str, threads: int) -> float:
+        """Return the fixed cost of a slice with some number of threads, in seconds.
+
+        Examples
+        --------
+        >>> costs = Costs(slice_s=0.6e-6, threads_s=0.9e-6)
+        >>> round(costs.slice_cost_s("simple", 512) * 1e6, 9), round(costs.slice_cost_s("simple", 96) * 1e6, 9)
+        (1.5, 0.6)
+        """
+        if protocol == "ll128":
+            return self.slice_s + self.threads_s * threads / 640
+        return self.slice_s + self.threads_s * math.log2(max(threads, 96) / 96) / math.log2(512 / 96)
+
+
+FREE = Costs(feed_bytes=0)
+"""No cost at all: links alone decide."""
