@@ -34,7 +34,8 @@ def printed(words):
     return text.getvalue()
 
 
-def test_the_python_runs_as_shown(blocks):
+def test_the_python_runs_as_shown(blocks, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     snippets = [block for language, block in blocks if language == "python"]
     assert len(snippets) == 2
     namespace = {}
@@ -43,6 +44,7 @@ def test_the_python_runs_as_shown(blocks):
         for snippet in snippets:
             exec(snippet, namespace)
     assert "GB/s bus bandwidth" in text.getvalue()
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == ["tree.csv", "tree.json"]
 
 
 def test_the_commands_run(blocks, tmp_path, monkeypatch, repository):

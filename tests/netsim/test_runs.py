@@ -8,9 +8,11 @@ import pytest
 import netsim
 from netsim import runs
 from netsim.errors import FabricError, NetsimError, ScheduleError
-from netsim.fabric import Link
+from netsim.fabric import Link, hosts_of
 from netsim.routing import Router
 from netsim.testing import star
+from scenarios.machine import Machine, graph_of
+from scenarios.run import Spec, run_spec
 
 RING = netsim.build_schedule("all_reduce", "ring", 4, 4000)
 
@@ -141,3 +143,20 @@ def test_a_router_never_mixes_what_it_took_with_what_the_graph_has_become():
     graph.nodes["switch"]["reduce"] = False
     assert netsim.simulate(router, RING).time_s == whole.time_s
     assert router.switch(range(4), "reduce") == router.index["switch"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "collective", "algorithm"),
+    [
+        (Machine("hgx-h100"), "all_reduce", "double_binary_tree"),
+        (Machine("hgx-h100", rate="line", profile="nvlink5"), "all_gather", "nvls"),
+        (Machine("hgx-h100", nodes=2, nic="ndr400"), "alltoall", "direct"),
+        (Machine("dgx-1v"), "all_reduce", "ring"),
+        (Machine("ideal-mesh:4@1GB/s,1us"), "alltoall", "direct"),
+    ],
+)
+def test_a_row_is_the_one_that_the_command_line_writes(machine, collective, algorithm):
+    written = run_spec(Spec(machine, collective, 2**20, algorithm))
+    graph = graph_of(machine)
+    schedule = netsim.build_schedule(collective, algorithm, written.ranks, "1 MiB", groups=hosts_of(graph))
+    assert netsim.result_row(graph, schedule, netsim.simulate(graph, schedule), topology=machine.label) == written

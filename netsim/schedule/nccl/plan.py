@@ -101,3 +101,7 @@ class Plan:
     def kind(self) -> Protocol:
         """The facts of its protocol."""
         return PROTOCOLS[self.protocol]
+
+    def chunk_of(self, channel: Channel) -> int:
+        """Return the payload of a channel's chunks."""
+        return channel.chunk_bytes or self.chunk_bytes

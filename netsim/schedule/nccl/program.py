@@ -29,7 +29,7 @@ PRIMITIVES = tuple(rate.name for rate in fields(Rates))
 """Names of the primitives; each has a rate in `Costs`."""
 
 _NAMES = ("kind", "src", "dst", "offset", "size", "wire", "chunk", "step", "lane")
-_MORE = ("reduce", "from_input", "duration", "work", "feed", "early")
+_MORE = ("reduce", "from_input", "duration", "work", "feed", "early", "group")
 
 
 @dataclass
@@ -64,9 +64,7 @@ class Program:
         self.kind = plan.kind
         self._limit = limit
         costs = plan.costs
-        self._fixed_s = costs.slice_cost_s(plan.protocol, plan.threads)
-        scale = min(1.0, plan.threads / self.kind.max_threads)
-        self._rates = {name: getattr(costs.rates, name) * scale for name in PRIMITIVES}
+        self._rates = {name: getattr(costs.rates, name) for name in PRIMITIVES}
         if plan.registered and not self.kind.follows:
             self._rates[RECV] = float("inf")  # the data is where it belongs already
         self._milestone = HEAD if self.kind.follows else END
@@ -85,15 +83,23 @@ class Program:
             buffered=True,
         )
         self._names: dict[int, tuple[int, str]] = {}
+        self._threads: dict[int, int] = {}
+        self._fixed: dict[int, float] = {}
         self._last: dict[int, int] = {}
         self._beside: dict[int, list[int]] = {}
+        self._waiting: dict[int, list[int]] = {}
 
-    def lane(self, rank: int, channel: int, role: str = "") -> int:
-        """Return the lane of a rank's channel, with the kernel's start before its first primitive."""
+    def lane(self, rank: int, channel: int, role: str = "", *, threads: int | None = None) -> int:
+        """Return the lane of a rank's channel, with the kernel's start before its first primitive.
+
+        `threads` are those of its group where the channel's are split; they set its rates and the cost of a slice.
+        """
         name = (rank, f"channel {channel}{' ' if role else ''}{role}")
         lane = self._builder.lane(*name)
         if lane not in self._names:
             self._names[lane] = name
+            self._threads[lane] = self.plan.threads if threads is None else threads
+            self._fixed[lane] = self.plan.costs.slice_cost_s(self.plan.protocol, self._threads[lane])
             if self.plan.costs.start_s:
                 self._last[lane] = self._add(lane, -1, -1, 0, 0, 0, duration=self.plan.costs.start_s)
         return lane
@@ -104,6 +110,97 @@ class Program:
         if key not in self._connections:
             self._connections[key] = Connection(src, dst)
         return self._connections[key]
+
+    def port(self, rank: int, role: str) -> int:
+        """Return a lane of a rank's memory, which a switch reads or writes without the rank's threads."""
+        return self._builder.lane(rank, role)
+
+    def group(self, ranks: Sequence[int]) -> int:
+        """Return the number of a group of ranks that one switch must join."""
+        return self._builder.group(ranks)
+
+    def take(self, connection: Connection) -> tuple[int, int, float]:
+        """Return what the receiver of the next slice of a connection waits for."""
+        return connection.sent.popleft(), self._milestone, 0.0
+
+    def operation(
+        self,
+        lane: int,
+        kind: int,
+        offset: int = 0,
+        size: int = 0,
+        *,
+        src: int = -1,
+        dst: int = -1,
+        needs: Iterable[tuple[int, int, float]] = (),
+        used: Sequence[Connection] = (),
+        group: int = -1,
+        duration: float = 0.0,
+        work: float = 0.0,
+        early: bool = False,
+        from_input: bool = False,
+        chunk: int = 0,
+        step: int = 0,
+    ) -> int:
+        """Add one operation that is no primitive, in a lane or a port, and return its number.
+
+        Parameters
+        ----------
+        kind, offset, size, src, dst, group, duration, work, early, from_input, chunk, step
+            As in `netsim.schedule.columns.Schedule`.
+        needs : iterable of (operation, milestone, lag in seconds)
+            What it waits for.
+        used : sequence of Connection
+            Those whose slices, taken by `take`, are free again when it has left.
+        """
+        wire = self.kind.wire(size)
+        more: dict[str, Any] = {"duration": duration, "work": work, "early": early, "from_input": from_input}
+        op = self._add(
+            lane, src, dst, offset, size, wire, needs=needs, kind=kind, group=group, chunk=chunk, step=step, **more
+        )
+        self._step(lane, op)
+        for connection in used:
+            connection.used.append(op)
+        return op
+
+    def transfer(
+        self,
+        lane: int,
+        connection: Connection,
+        offset: int,
+        size: int,
+        *,
+        needs: Iterable[tuple[int, int, float]] = (),
+        used: Sequence[Connection] = (),
+        duration: float = 0.0,
+        work: float = 0.0,
+        early: bool = False,
+        reduce: bool = False,
+        beside: int | None = None,
+        chunk: int = 0,
+        step: int = 0,
+    ) -> int:
+        """Send one slice whose cost and needs the caller knows, when a slot is free, and return its number.
+
+        Parameters
+        ----------
+        needs, used, duration, work, early, reduce, chunk, step
+            As in `operation`.
+        beside : int or None
+            A number, where one loop of the lane does this together with the lane's next operation.
+        """
+        on, pace = (lane, []) if beside is None else self._next_to(lane, beside)
+        wanted = [*needs, *self._slot(connection), *pace]
+        op = self._transfer(
+            on, connection, offset, size, wanted, work, early, duration=duration, reduce=reduce, chunk=chunk, step=step
+        )
+        if beside is None:
+            self._step(lane, op)
+        else:
+            self._waiting.setdefault(lane, []).append(op)
+        for other in used:
+            other.used.append(op)
+        return op
 
     def slices(self, size: int) -> Iterator[tuple[int, int]]:
         """Yield (offset, size) of the slices of a chunk; a short chunk has fewer full ones and then empty ones."""
@@ -169,13 +266,13 @@ class Program:
         step: int,
     ) -> None:
         needs = [(connection.sent.popleft(), self._milestone, 0.0) for connection in receive]
-        work = self._work_s(primitive, size)
+        work, fixed_s = self._work_s(lane, primitive, size), self._fixed[lane]
         early = bool(needs) and self.kind.follows
         if not send:
             # What follows heads ends with the last byte, and so does a receive that waits for the end.
             milestones = [(need, END, lag) for need, _, lag in needs]
             op = self._add(
-                lane, -1, -1, 0, 0, 0, needs=milestones, duration=self._fixed_s + work, early=early, chunk=chunk, step=step
+                lane, -1, -1, 0, 0, 0, needs=milestones, duration=fixed_s + work, early=early, chunk=chunk, step=step
             )
         else:
             for connection in send:
@@ -188,7 +285,7 @@ class Program:
                 needs,
                 work,
                 early,
-                duration=self._fixed_s,
+                duration=fixed_s,
                 reduce=reduce,
                 from_input=from_input,
                 chunk=chunk,
@@ -196,9 +293,7 @@ class Program:
             )
             for number, connection in enumerate(send[1:]):
                 # The same loop writes to all peers at once: a lane beside this one, held to its pace at both ends.
-                rank, role = self._names[lane]
-                beside = self._builder.lane(rank, f"{role} beside {number}")
-                pace = [(self._last[lane], LEFT, 0.0)] if lane in self._last else []
+                beside, pace = self._next_to(lane, number)
                 self._beside.setdefault(op, []).append(
                     self._transfer(
                         beside,
@@ -208,7 +303,7 @@ class Program:
                         needs + pace,
                         work,
                         early,
-                        duration=self._fixed_s,
+                        duration=fixed_s,
                         reduce=reduce,
                         from_input=from_input,
                         chunk=chunk,
@@ -240,6 +335,18 @@ class Program:
         connection.count += 1
         return op
 
+    def _next_to(self, lane: int, number: int) -> tuple[int, list[tuple[int, int, float]]]:
+        """Return a lane beside another, and what makes it wait for what the other has done so far."""
+        rank, role = self._names[lane]
+        pace = [(self._last[lane], LEFT, 0.0)] if lane in self._last else []
+        return self._builder.lane(rank, f"{role} beside {number}"), pace
+
+    def _step(self, lane: int, op: int) -> None:
+        """Note an operation as the latest of a lane, together with those that wait for it beside the lane."""
+        self._last[lane] = op
+        if lane in self._waiting:
+            self._beside[op] = self._waiting.pop(lane)
+
     def _slot(self, connection: Connection) -> list[tuple[int, int, float]]:
         """Return what a further slice waits for: the use of the slice whose slot it takes."""
         place = connection.count - self.plan.slots
@@ -251,17 +358,18 @@ class Program:
             )
         return [(connection.used[place], LEFT, self.plan.costs.credit_s)]
 
-    def _work_s(self, primitive: str, size: int) -> float:
-        rate = self._rates[primitive]
-        each = self.kind.round_bytes
+    def _work_s(self, lane: int, primitive: str, size: int) -> float:
+        scale = min(1.0, self._threads[lane] / self.kind.max_threads)
+        rate = self._rates[primitive] * scale
+        each = int(self.kind.round_bytes * scale)  # fewer threads have shorter rounds
         if each and size > each:
             size = -(-size // each) * each
         return float(size / rate)
 
     def _pass_empty(self, lane: int, receive: Iterable[Connection], send: Iterable[Connection]) -> None:
         """Let a lane pay for an empty slice; nothing moves, and its slot is free again at once."""
-        if self._fixed_s:
-            self._last[lane] = self._add(lane, -1, -1, 0, 0, 0, duration=self._fixed_s)
+        if self._fixed[lane]:
+            self._last[lane] = self._add(lane, -1, -1, 0, 0, 0, duration=self._fixed[lane])
 
     def _add(
         self,
@@ -281,6 +389,8 @@ class Program:
         from_input: float = False,
         chunk: float = 0,
         step: float = 0,
+        kind: int | None = None,
+        group: int = -1,
     ) -> int:
         op = len(self._columns["lane"])
         if self._limit is not None and op >= self._limit:
@@ -288,8 +398,9 @@ class Program:
                 f"{self.plan.collective} by {self.plan.algorithm} over {self.plan.ranks} ranks needs more than the limit of "
                 f"{self._limit} messages; raise it with --max-messages"
             )
-        kind = TRANSFER if src >= 0 else COMPUTE
-        row = (kind, src, dst, offset, size, wire, chunk, step, lane, reduce, from_input, duration, work, feed, early)
+        if kind is None:
+            kind = TRANSFER if src >= 0 else COMPUTE
+        row = (kind, src, dst, offset, size, wire, chunk, step, lane, reduce, from_input, duration, work, feed, early, group)
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
         self._requires += [(op, need, milestone, lag) for need, milestone, lag in needs]

@@ -54,15 +54,16 @@ def _all_reduce(program: Program) -> None:
     steps += [(RECV_REDUCE_COPY_SEND, 0, False, False)]
     steps += [(RECV_COPY_SEND, -j, False, False) for j in range(1, ranks - 1)]
     steps += [(RECV, 1, False, False)]
-    loop = ranks * plan.chunk_bytes
-    for number in range(max(-(-size // loop) for _, size in plan.shares)):
+    shares = list(zip(plan.channels, plan.shares, map(plan.chunk_of, plan.channels), strict=True))
+    for number in range(max(-(-size // (ranks * chunk)) for _, (_, size), chunk in shares)):
         for step, (primitive, relative, reduce, from_input) in enumerate(steps):
-            for channel, (offset, share) in zip(plan.channels, plan.shares, strict=True):
+            for channel, (offset, share), whole in shares:
+                loop = ranks * whole
                 left = share - number * loop
                 if left <= 0:
                     continue
                 # The last round has chunks of what is left, in multiples of 16 bytes.
-                chunk = plan.chunk_bytes if left >= loop else 16 * -(-left // (16 * ranks))
+                chunk = whole if left >= loop else 16 * -(-left // (16 * ranks))
                 for position in range(ranks):
                     which = (position + relative) % ranks
                     first = min(which * chunk, left)
@@ -105,10 +106,11 @@ def _blocks(program: Program, steps: list[tuple[str, int, bool, bool]]) -> None:
     """Run the steps of an all-gather or reduce-scatter for every chunk of the ranks' blocks."""
     plan = program.plan
     block = plan.size_bytes // plan.ranks
-    for number in range(max(-(-size // plan.chunk_bytes) for _, size in plan.shares)):
+    shares = list(zip(plan.channels, plan.shares, map(plan.chunk_of, plan.channels), strict=True))
+    for number in range(max(-(-size // chunk) for _, (_, size), chunk in shares)):
         for step, (primitive, relative, reduce, from_input) in enumerate(steps):
-            for channel, (offset, share) in zip(plan.channels, plan.shares, strict=True):
-                size = min(plan.chunk_bytes, share - number * plan.chunk_bytes)
+            for channel, (offset, share), chunk in shares:
+                size = min(chunk, share - number * chunk)
                 if size <= 0:
                     continue
                 for position in range(plan.ranks):
@@ -117,7 +119,7 @@ def _blocks(program: Program, steps: list[tuple[str, int, bool, bool]]) -> None:
                     program.do(
                         lane,
                         primitive,
-                        owner * block + offset + number * plan.chunk_bytes,
+                        owner * block + offset + number * chunk,
                         size,
                         receive=[before] if step else (),
                         send=[after] if step < len(steps) - 1 else (),
@@ -174,11 +176,12 @@ def _reduce(program: Program) -> None:
 
 def _chunks(plan: Plan) -> Iterator[tuple[int, Channel, int, int]]:
     """Yield (number, channel, offset, size) of every chunk, the channels in turn."""
-    for number in range(max(-(-size // plan.chunk_bytes) for _, size in plan.shares)):
-        for channel, (offset, share) in zip(plan.channels, plan.shares, strict=True):
-            size = min(plan.chunk_bytes, share - number * plan.chunk_bytes)
+    shares = list(zip(plan.channels, plan.shares, map(plan.chunk_of, plan.channels), strict=True))
+    for number in range(max(-(-size // chunk) for _, (_, size), chunk in shares)):
+        for channel, (offset, share), chunk in shares:
+            size = min(chunk, share - number * chunk)
             if size > 0:
-                yield number, channel, offset + number * plan.chunk_bytes, size
+                yield number, channel, offset + number * chunk, size
 
 
 def _place(program: Program, channel: Channel, position: int) -> tuple[int, Connection, Connection]:
