@@ -1,23 +1,20 @@
 """The readable reference engine: one SimPy process a lane, a free-at clock a link, one event a hop.
 
 A lane walks its operations in program order. It waits for what an operation requires, asks the first link, and is free
-again when the last byte has left that link. Each further link is asked by an event at its own time, or at once where
-it follows one other link alone; the event of the delivery is what dependents wait on, and it exists only where somebody
-waits. There is no Resource, no Store and no
-process a message: those cost ten times as much for the same answer.
+again when the last byte has left that link. Each further link is asked by an event at its own time, or at once where it
+follows one other link alone; the event of the delivery is what dependents wait on, and it exists only where somebody
+waits. There is no Resource, no Store and no process a message: those cost ten times as much for the same answer.
 
-Events are put into SimPy's queue at absolute times under the key (time, stage, operation, hop, piece): stage 2 holds
-milestones, stage 3 link requests, above SimPy's own urgent and normal priorities. This reaches into `Environment._queue`,
-which is private; the dependency is pinned to SimPy 4 and a test guards it.
+Events are put into SimPy's queue in the order of `netsim.engine.program`. This reaches into `Environment._queue`, which is
+private; the dependency is pinned to SimPy 4 and a test guards it.
 
 The functions of a run are closures over its state, and constants sit in tuples: attribute look-ups on a run object
 would cost a third of the speed.
 """
 
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator
 from heapq import heappush
-from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -26,27 +23,16 @@ from simpy import Environment
 
 from netsim.engine.links import on_grid
 from netsim.engine.prepare import EARLY, END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, POSTED, Prepared, Trace
+from netsim.engine.program import (
+    MILESTONE_STAGE,
+    REQUEST_STAGE,
+    EngineEvent,
+    Program,
+    program,
+    routes_of,
+    waiters_of,
+)
 from netsim.schedule.dag import END, HEAD, LEFT
-
-MILESTONE_STAGE = 2
-REQUEST_STAGE = 3
-
-# Operations turned into Python objects at a time: at most so many in all lanes together (some 100 bytes each), to hold
-# memory to what is in flight; and in one lane no fewer than pay for the conversion and no more than are of any use.
-_AHEAD, _LEAST, _MOST = 2**20, 64, 4096
-
-
-class EngineEvent:
-    """An event of this engine: what SimPy asks of one, in slots."""
-
-    __slots__ = ("at", "callbacks", "tail")
-    _ok = True
-    _value = None
-
-    def __init__(self) -> None:
-        self.callbacks: list[Callable[[Any], None]] | None = []
-        self.at = 0.0
-        self.tail = 0.0
 
 
 class _Hop:
@@ -61,8 +47,19 @@ class _Hop:
     _value = None
 
 
-Requirements = list[tuple[int, int, float]]
-Program = Iterator[tuple[int, int, int, float, float, int, Requirements | None]]
+class _Feed:
+    """A lane that makes a message and feeds it to a link that others ask too: the event of its next piece."""
+
+    __slots__ = ("callbacks", "done", "last", "left", "made", "number", "op", "piece", "sofar", "work")
+    callbacks: tuple[Callable[[Any], None], ...] | None
+    _ok = True
+    _value = None
+
+    def __init__(self, op: int, number: int, made: float, work: float) -> None:
+        self.op, self.number, self.made, self.work = op, number, made, work
+        self.piece = 0
+        self.last = self.left = self.sofar = 0.0
+        self.done = EngineEvent()
 
 
 def run_simpy(prepared: Prepared, trace: Trace | None = None) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -84,84 +81,13 @@ def run_simpy(prepared: Prepared, trace: Trace | None = None) -> tuple[npt.NDArr
     return np.frombuffer(starts) if count else np.empty(0), np.frombuffer(ends) if count else np.empty(0)
 
 
-def program(prepared: Prepared, lane: int) -> Program:
-    """Yield what a lane does, in order: (operation, class, need, hold, work, mode, requirements).
-
-    The requirements are (operation, milestone, lag) triples; None in blocks where `need` says it all.
-    """
-    schedule = prepared.schedule
-    first, last = int(prepared.lane_start[lane]), int(prepared.lane_start[lane + 1])
-    block = min(_MOST, max(_LEAST, _AHEAD // len(schedule.lane_names)))
-    for begin in range(first, last, block):
-        ops = prepared.lane_order[begin : min(begin + block, last)]
-        need = prepared.need[ops]
-        columns = (ops, prepared.op_class[ops], need, prepared.hold[ops], prepared.work[ops], prepared.mode[ops])
-        wants: Iterable[Requirements | None] = repeat(None, len(ops))
-        if (need == -2).any():
-            wants = _requirements(prepared, ops)
-        yield from zip(*(column.tolist() for column in columns), wants, strict=True)
-
-
-def _requirements(prepared: Prepared, ops: npt.NDArray[np.int64]) -> list[Requirements]:
-    """Return the requirements of several operations as Python objects, converted in one go."""
-    schedule = prepared.schedule
-    starts, stops = schedule.requires_start[ops], schedule.requires_start[ops + 1]
-    ends = np.cumsum(stops - starts)
-    places = np.arange(ends[-1]) - np.repeat(ends - (stops - starts) - starts, stops - starts)
-    columns = (schedule.requires_op[places], schedule.requires_milestone[places], prepared.lag[places])
-    triples = list(zip(*(column.tolist() for column in columns), strict=True))
-    bounds = [0, *ends.tolist()]
-    return [triples[begin:end] for begin, end in pairwise(bounds)]
-
-
-def waiters_of(prepared: Prepared) -> dict[int, int]:
-    """Return how many operations wait for each milestone that is kept, under operation * 3 + milestone."""
-    schedule = prepared.schedule
-    keys, counts = np.unique(schedule.requires_op * 3 + schedule.requires_milestone, return_counts=True)
-    once = np.array([kind.watch & END_ONCE for kind in prepared.classes] or [0])
-    kept = (keys % 3 != END) | (once[prepared.op_class[keys // 3]] == 0)
-    return dict(zip(keys[kept].tolist(), counts[kept].tolist(), strict=True))
-
-
-def _routes(prepared: Prepared, tandem: bool) -> list[list[Any]]:
-    """Return for every class and piece its first link as (watch, link, gap, serialisation, floor, latency, next, at once).
-
-    `next` is such a tuple again, so that a message on its way needs no index, and `at once` says whether it may be asked
-    without an event; a compute operation has link -1. Pieces that behave alike share their tuple.
-    """
-    links = prepared.links
-    routes: list[list[Any]] = []
-    for kind in prepared.classes:
-        if not kind.path:
-            routes.append([(kind.watch, -1, 0.0, 0.0, 0.0, 0.0, None, False)])
-            continue
-        known: dict[tuple[float, ...], Any] = {}
-        bounds = kind.piece_bounds()
-        pieces = []
-        for number, (first, stop) in enumerate(bounds):
-            # The gap is paid once, by the first piece; only the last is delivered to those who watch the end.
-            times = tuple(links.serialisation(link, stop) - links.serialisation(link, first) for link in kind.path)
-            watch = kind.watch if number == len(bounds) - 1 else -1
-            key = (*times, watch, number == 0)
-            if key not in known:
-                hop: Any = None
-                for link, serialisation in zip(reversed(kind.path), reversed(times), strict=True):
-                    gap = links.gap[link] if number == 0 else 0.0
-                    at_once = hop is not None and tandem and bool(prepared.tandem[hop[1]])
-                    hop = (watch, link, gap, serialisation, links.floor[link], links.latency[link], hop, at_once)
-                known[key] = hop
-            pieces.append(known[key])
-        routes.append(pieces)
-    return routes
-
-
 def _lanes(
     env: Environment, prepared: Prepared, starts: "array[float]", ends: "array[float]", trace: Trace | None
 ) -> Callable[[Program], Generator[Any, None, None]]:
     """Return the process function of a lane, closed over the state that all lanes share."""
     queue: list[Any] = env._queue
     # A run that is to be noted asks every link by an event, so that one place notes it.
-    routes = _routes(prepared, tandem=trace is None)
+    routes = routes_of(prepared, tandem=trace is None)
     most = max(map(len, routes), default=1)
     # Keys: ((operation * width) + hop) * most + piece.
     span = most * (4 + max((len(kind.path) for kind in prepared.classes), default=0))
@@ -278,27 +204,44 @@ def _lanes(
         event.callbacks = [asked]
         push(queue, (ask, REQUEST_STAGE, op * span, event))
 
-    def feed(op: int, number: int, ask: float, made: float, work: float) -> Generator[Any, None, float]:
-        """Make a message and feed it to its first link piece by piece; return when its last byte has left.
+    def feed(event: _Feed, ask: float) -> float:
+        """Begin to make the next piece of a message, and return when it asks.
 
         A piece asks when its making begins; no more than two of a message are before the link.
         """
-        last = left = sofar = 0.0
-        wire, by_event = wires[number], shared[number]
-        for piece, (route, stop) in enumerate(zip(routes[number], stops[number], strict=True)):
-            begun = made if made > last else last
-            upto = on_grid(work * stop / wire)
-            made = begun + (upto - sofar)
-            sofar = upto
-            if begun > ask:
-                ask = begun
-            if by_event:
-                event = EngineEvent()
-                push(queue, (ask, REQUEST_STAGE, op * span + piece, event))
-                yield event
-            last = left
-            left = first(op, piece, route, ask, made)
-        return left
+        made, last, number = event.made, event.last, event.number
+        begun = made if made > last else last
+        upto = on_grid(event.work * stops[number][event.piece] / wires[number])
+        event.made = begun + (upto - event.sofar)
+        event.sofar = upto
+        return begun if begun > ask else ask
+
+    def feed_alone(event: _Feed, ask: float) -> float:
+        """Feed a whole message to a link that no other lane asks; return when its last byte has left."""
+        for piece, route in enumerate(routes[event.number]):
+            event.piece = piece
+            ask = feed(event, ask)
+            event.last = event.left
+            event.left = first(event.op, piece, route, ask, event.made)
+        return event.left
+
+    def fed(event: _Feed) -> None:
+        """Serve the piece whose turn it is and come back for the next; with the last one the lane goes on."""
+        number, piece = event.number, event.piece
+        pieces = routes[number]
+        ask = env._now
+        event.last = event.left
+        event.left = first(event.op, piece, pieces[piece], ask, event.made)
+        piece += 1
+        if piece == len(pieces):
+            done = event.done
+            callbacks, done.callbacks = done.callbacks, None
+            for callback in callbacks or ():
+                callback(done)
+            return
+        event.piece = piece
+        event.callbacks = feeding
+        push(queue, (feed(event, ask), REQUEST_STAGE, event.op * span + piece, event))
 
     def noted_send(op: int, piece: int, route: Any, ask: float, tail: float) -> float:
         """Do as `send` does, and note the service."""
@@ -319,6 +262,7 @@ def _lanes(
         if trace is not None:
             trace.append((op, piece, hop, link, now, start, free[link]))
 
+    feeding = (fed,)
     # Only a run that is to be noted pays for it.
     first, arrivals = (send, (arrive,)) if trace is None else (noted_send, (noted_arrive,))
 
@@ -378,7 +322,14 @@ def _lanes(
                 # What follows another's bytes is not over before the last of them came.
                 lane_free = compute(op, route[0], begun, ask if ask > tail else tail)
             elif len(pieces) > 1:
-                lane_free = yield from feed(op, number, ask, lane_free, work)
+                feeder = _Feed(op, number, lane_free, work)
+                if shared[number]:
+                    feeder.callbacks = feeding
+                    push(queue, (feed(feeder, ask), REQUEST_STAGE, op * span, feeder))
+                    yield feeder.done
+                    lane_free = feeder.left
+                else:
+                    lane_free = feed_alone(feeder, ask)
             else:
                 if work and lane_free + work > tail:
                     tail = lane_free + work

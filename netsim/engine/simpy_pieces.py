@@ -18,7 +18,7 @@ from simpy import Environment
 
 from netsim.engine.links import on_grid
 from netsim.engine.prepare import EARLY, END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, POSTED, OpClass, Prepared, Trace
-from netsim.engine.simpy_lanes import MILESTONE_STAGE, REQUEST_STAGE, EngineEvent, program
+from netsim.engine.program import MILESTONE_STAGE, REQUEST_STAGE, EngineEvent, program
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import END, HEAD, LEFT
 
