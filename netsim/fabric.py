@@ -76,6 +76,11 @@ class Link:
         latency_s = dict(self.protocol_latency_s).get(protocol)
         return self if latency_s is None else replace(self, latency_s=latency_s, protocol_latency_s=())
 
+    def nearer(self, share: float) -> "Link":
+        """Return the link with this share of its latencies."""
+        protocols = tuple((protocol, latency_s * share) for protocol, latency_s in self.protocol_latency_s)
+        return replace(self, latency_s=self.latency_s * share, protocol_latency_s=protocols)
+
     def __post_init__(self) -> None:
         for protocol, latency_s in self.protocol_latency_s:
             if not 0 <= latency_s < math.inf:
@@ -126,6 +131,12 @@ def may_transit(attributes: dict[str, object]) -> bool:
     return bool(attributes.get("transit", TRANSIT[str(attributes["kind"])]))
 
 
+def check_is_graph(topology: object) -> None:
+    """Raise `FabricError` for what is no graph at all, such as None or the name of a preset."""
+    if not hasattr(topology, "edges") or not hasattr(topology, "is_directed"):
+        raise FabricError(f"topology is {topology!r}; pass a graph, for example topologies.build('hgx-h100')")
+
+
 def check_fabric(graph: "nx.DiGraph[str]") -> None:
     """Check that a graph is a complete topology.
 
@@ -134,6 +145,7 @@ def check_fabric(graph: "nx.DiGraph[str]") -> None:
     FabricError
         Names the node or link that lacks something, and what would be accepted.
     """
+    check_is_graph(graph)
     if not graph.is_directed():
         raise FabricError("the topology graph is undirected; it must be a networkx.DiGraph with one edge a direction")
     for node, attributes in graph.nodes.items():

@@ -7,6 +7,7 @@ which of those, and what lies between, is the search's. `netsim.routing` builds 
 """
 
 import hashlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from netsim.errors import FabricError
@@ -72,6 +73,11 @@ class NodeRoutes:
         self._paths: dict[tuple[int, int, int], Path | None] = {}
         self._doors: dict[tuple[int, bool], tuple[int, ...]] = {}
         self._aimed: tuple[int, str, Ways] = (-1, "", Ways())
+
+    @cached_property
+    def link_of(self) -> dict[tuple[str, str], Link]:
+        """What every link is, by (from, to)."""
+        return dict(zip(self.edges, self.links, strict=True))
 
     def still_describes(self, graph: "nx.DiGraph[str]") -> bool:
         """Say whether all that was taken from a graph, nodes, links and attributes, still stands there."""

@@ -360,8 +360,10 @@ class Router(NodeRoutes):
         return super()._no_route(a, b)
 
 
-def _seed_and_flows(policy: str) -> tuple[int | None, int]:
+def _seed_and_flows(policy: object) -> tuple[int | None, int]:
     """Read a policy: the seed of hashed routes (None for static ones) and how many routes a pair has."""
+    if not isinstance(policy, str):
+        raise FabricError(f"unknown routing {policy!r}; accepted are {POLICIES}")
     if policy == "static":
         return None, 1
     match = _ECMP.fullmatch(policy)

@@ -13,7 +13,7 @@ from netsim.engine.run import DEFAULT_MAX_MESSAGES, schedule_digest
 from netsim.engine.run import simulate as run_engine
 from netsim.errors import FabricError, NetsimError, ProofError, ScheduleError, StuckError
 from netsim.export.table import COLUMNS, Row
-from netsim.fabric import hosts_of
+from netsim.fabric import check_is_graph, hosts_of
 from netsim.metrics.bounds import check_run, collective_bound
 from netsim.metrics.closed_forms import closed_form, uniform_network
 from netsim.metrics.links import bottleneck
@@ -22,7 +22,7 @@ from netsim.record import Record
 from netsim.routing import Router
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective, is_whole, read_size
-from netsim.schedule.dag import Schedule, ScheduleBuilder
+from netsim.schedule.dag import Schedule, check_is_schedule
 from netsim.schedule.own import is_file
 from netsim.schedule.pieces import check_pieces
 
@@ -90,8 +90,8 @@ def simulate(
     274.979
     """
     if not isinstance(topology, Router):
-        _check_graph(topology)
-    _check_schedule(schedule)
+        check_is_graph(topology)
+    check_is_schedule(schedule)
     if not is_whole(max_messages, 0):
         raise ScheduleError(f"max_messages is {max_messages!r}; it must be a whole number, zero or more")
     run = run_engine(
@@ -179,7 +179,7 @@ def time(
     return best
 
 
-def result_row(topology: "nx.DiGraph[str] | Router", schedule: Schedule, record: Record, **cells: Any) -> Row:
+def result_row(topology: "nx.DiGraph[str] | Router", schedule: Schedule, record: Record, /, **cells: Any) -> Row:
     """Return a run as one row of a table, with the columns that `netsim perf --csv` writes.
 
     Parameters
@@ -213,7 +213,7 @@ def result_row(topology: "nx.DiGraph[str] | Router", schedule: Schedule, record:
     >>> row.bottleneck, round(row.time_us, 3), round(row.closed_form_us, 3)
     ('gpu0->switch', 274.979, 274.979)
     """
-    _check_schedule(schedule)
+    check_is_schedule(schedule)
     router = topology if isinstance(topology, Router) else _router_of(topology, record.routing)
     for what, mine, its in (
         ("topology", router.digest, record.topology_digest),
@@ -282,7 +282,7 @@ def _yardsticks(router: Router, schedule: Schedule, record: Record) -> tuple[flo
 
 def _router_of(topology: "nx.DiGraph[str]", routing: str = "static") -> Router:
     """Return the routes of a graph, those that were kept if the graph is still what they were compiled from."""
-    _check_graph(topology)
+    check_is_graph(topology)
     router = _ROUTERS.pop((topology, routing), None)
     if router is None or not router.still_describes(topology):
         router = Router(topology, routing)
@@ -290,18 +290,6 @@ def _router_of(topology: "nx.DiGraph[str]", routing: str = "static") -> Router:
     while len(_ROUTERS) > _MOST_ROUTERS:
         _ROUTERS.popitem(last=False)
     return router
-
-
-def _check_graph(topology: object) -> None:
-    if not hasattr(topology, "edges") or not hasattr(topology, "is_directed"):
-        raise FabricError(f"topology is {topology!r}; pass a graph, for example topologies.build('hgx-h100')")
-
-
-def _check_schedule(schedule: object) -> None:
-    if isinstance(schedule, ScheduleBuilder):
-        raise ScheduleError("schedule is a ScheduleBuilder; pass what its build() returns")
-    if not isinstance(schedule, Schedule):
-        raise ScheduleError(f"schedule is {schedule!r}; pass a Schedule, for example that of netsim.build_schedule")
 
 
 @lru_cache(maxsize=8)

@@ -115,12 +115,12 @@ def _beside(token: int) -> Iterator[Line]:
     for name, flops, math_ms in (("H100", H100_FLOPS, "73"), ("B200", B200_FLOPS, "32")):
         note = "arithmetic: two operations a parameter and token, no simulation"
         yield Line(SECTION, f"math of {TOKENS[-1]} tokens on 8 {name}", "ms", math_ms, _math_s(flops) * 1e3, note)
-    in_tens = "the article's range is in tens: 23.1 ms of talking beside 32.1 ms of math"
+    in_tens = "23.1 ms beside 32.1 ms, 70 in tens: the link is twice as fast as NVLink 4, the math 2.3 times"
     for name, flops, rate, note in (("H100", H100_FLOPS, NVLINK4, ""), ("B200", B200_FLOPS, NVLINK5, in_tens)):
         share = 100 * _talk_s(token, rate) / _math_s(flops)
         what = f"talking per computing, 8 {name} on NVLink, ring"
         yield Line(SECTION, what, "%", "60 to 70", share, note, bool(note), SCENARIO)
-    whole = "the article's range is in whole times: 378 ms of talking beside 73.1 ms of math"
+    whole = "378 ms beside 73.1 ms, five in whole times: the port has 50 GB/s, PCIe Gen5 63"
     for name, rate, note in (("PCIe Gen5", PCIE5, ""), ("InfiniBand", NDR, whole)):
         ratio = _talk_s(token, rate) / _math_s(H100_FLOPS)
         what = f"talking per computing, 8 H100 on {name}, ring"

@@ -2,7 +2,7 @@
 
 Answer: the usual formula, 2 log2(p) alpha + 2 N / B without pipeline fill, puts the crossing of ring and double binary
 tree at 32 alpha B: 14.4 MB at 450 GB/s, 1.6 MB at 50 GB/s (1 us). Simulated with the pipeline the crossing moves with the
-number of chunks a tree: 1.1 MB in one piece, 19.7 MB in 64, 21.1 MB in 256, towards 48 alpha B = 21.6 MB, because with
+number of chunks a tree: 1.1 MB in one piece, 19.8 MB in 64, 21.1 MB in 256, towards 48 alpha B = 21.6 MB, because with
 small chunks only two latencies stay outside 2 N / B. A single tree, at 3 N / B or more, crosses near 2.5 MB.
 """
 

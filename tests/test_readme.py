@@ -69,5 +69,5 @@ def test_the_table_is_the_one_that_the_first_command_prints(blocks):
 def test_ci_runs_the_test_command_of_the_readme(blocks, repository):
     lines = [block.strip() for language, block in blocks if language == "sh" and "pytest" in block]
     assert len(lines) == 1
-    assert lines[0].endswith(".venv/bin/python -m pytest -q")
+    assert lines[0].endswith(".venv/bin/python -m pytest -q -n auto")
     assert "README.md" in (repository / ".ci" / "run").read_text(encoding="utf-8")

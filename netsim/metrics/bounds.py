@@ -52,7 +52,15 @@ def check_run(schedule: Schedule, record: Record) -> float:
     return bound
 
 
-def collective_bound(collective: str, size_bytes: int, router: Router, *, root: int = 0, in_network: bool = False) -> float:
+def collective_bound(
+    collective: str,
+    size_bytes: int,
+    router: Router,
+    *,
+    root: int = 0,
+    in_network: bool = False,
+    protocol: str = "ideal",
+) -> float:
     """Return a time in seconds that no schedule of a collective can beat on a topology, with the router's routes.
 
     Parameters
@@ -64,11 +72,13 @@ def collective_bound(collective: str, size_bytes: int, router: Router, *, root: 
     in_network : bool
         Whether switches may add and copy; then the volume bound does not apply, only what each rank and each server
         must send and receive once.
+    protocol : str
+        By which protocol messages go, for the latencies of links.
     """
     ranks = len(router.ranks)
     if ranks == 1 or not size_bytes:
         return 0.0  # nothing has to move, though an algorithm may send empty messages
-    machine = _machine(router)
+    machine = _machine(router, protocol)
     bound = _latency_bound(collective, size_bytes, machine, root)
     if collective == "alltoall":
         bounds = np.array(block_bounds(size_bytes, ranks), np.int64)
@@ -101,14 +111,15 @@ class _Sets:
 class _Machine:
     """What the bounds of all collectives and sizes take from a router: computed once, and from what the router holds."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, protocol: str) -> None:
+        met = {id(link): link.under(protocol).latency_s for link in router.links}
         self.ranks = [router.index[node] for node in router.ranks]
         self._onward: list[list[tuple[int, float]]] = [[] for _ in router.nodes]
         self._back: list[list[tuple[int, float]]] = [[] for _ in router.nodes]
         for (source, target), link in zip(router.edges, router.links, strict=True):
             a, b = router.index[source], router.index[target]
-            self._onward[a].append((b, link.latency_s))
-            self._back[b].append((a, link.latency_s))
+            self._onward[a].append((b, met[id(link)]))
+            self._back[b].append((a, met[id(link)]))
         self._reached: dict[tuple[int, bool], list[float]] = {}
         self.parts = [_each_alone(router)]
         servers = dict.fromkeys(router.hosts[node] for node in self.ranks)
@@ -137,14 +148,14 @@ class _Machine:
         return self._reached[key]
 
 
-_MACHINES: WeakKeyDictionary[Router, _Machine] = WeakKeyDictionary()
+_MACHINES: WeakKeyDictionary[Router, dict[str, _Machine]] = WeakKeyDictionary()
 
 
-def _machine(router: Router) -> _Machine:
-    machine = _MACHINES.get(router)
-    if machine is None:
-        machine = _MACHINES[router] = _Machine(router)
-    return machine
+def _machine(router: Router, protocol: str) -> _Machine:
+    machines = _MACHINES.setdefault(router, {})
+    if protocol not in machines:
+        machines[protocol] = _Machine(router, protocol)
+    return machines[protocol]
 
 
 def _latency_bound(collective: str, size_bytes: int, machine: _Machine, root: int) -> float:

@@ -7,13 +7,15 @@ worked numbers; bounds that hold for every schedule and machine are in `netsim.m
 
 from dataclasses import dataclass, replace
 from math import prod
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from netsim.errors import ScheduleError
 from netsim.fabric import Link, may_transit
 from netsim.routing import Router
 from netsim.schedule.bruck import blocks_sent_on
-from netsim.schedule.collective import block_bounds
+from netsim.schedule.collective import block_bounds, check_collective, read_size
 from netsim.schedule.hierarchical import read_dims
 from netsim.schedule.pat import message_offsets
 
@@ -22,7 +24,7 @@ def closed_form(
     collective: str,
     algorithm: str,
     ranks: int,
-    size_bytes: int,
+    size_bytes: int | str,
     latency_s: float,
     bandwidth_bytes_per_s: float,
     *,
@@ -47,12 +49,20 @@ def closed_form(
         None where no exact form exists: pipelined trees and chains, halving or doubling over other than powers of two,
         and algorithms of paired steps over so few bytes that more than the last block is short.
 
+    Raises
+    ------
+    ScheduleError
+        If the collective is unknown or a number is out of range.
+
     Examples
     --------
     >>> round(closed_form("all_reduce", "ring", 8, 2**26, 1e-6, 450e9) * 1e6, 3)
     274.979
     """
-    p, n, alpha, rate = ranks, size_bytes, latency_s, bandwidth_bytes_per_s
+    p, n, alpha, rate = ranks, read_size(size_bytes), latency_s, bandwidth_bytes_per_s
+    check_collective(collective, p, n, root)
+    if not (alpha >= 0 and rate > 0):
+        raise ScheduleError(f"alpha is {alpha!r} s and B {rate!r} B/s; accepted are zero or more, and above zero")
     if p == 1:
         return 0.0
     block = -(-n // p)
@@ -148,12 +158,22 @@ class UniformNetwork:
         return algorithm.partition(":")[0] in (stepwise if self.shape == "mesh" else ("ring",))
 
 
+_FOUND: WeakKeyDictionary[Router, UniformNetwork | None] = WeakKeyDictionary()
+
+
 def uniform_network(router: Router) -> UniformNetwork | None:
     """Recognise a topology on which the closed forms are exact; None for all others.
 
     A switch must join all ranks by equal links, nothing stored in it, and no other way between two ranks may be as short
-    and as wide; a mesh must have an equal link for every ordered pair, a ring one to and from both neighbours.
+    and as wide; a mesh must have an equal link for every ordered pair, a ring one to and from both neighbours. Looked for
+    once a router.
     """
+    if router not in _FOUND:
+        _FOUND[router] = _recognised(router)
+    return _FOUND[router]
+
+
+def _recognised(router: Router) -> UniformNetwork | None:
     graph, ranks = router.graph, router.ranks
     if len(ranks) < 2:
         return UniformNetwork("switch", 0.0, float("inf"))
@@ -184,13 +204,13 @@ def _uniform_switch(router: Router, members: set[str]) -> UniformNetwork | None:
         if not may_transit(graph.nodes[node]) or not (into and out):
             continue
         edges = {(rank, node) for rank in into}, {(node, rank) for rank in out}
-        width = min(max(graph.edges[edge]["link"].bandwidth_bytes_per_s for edge in side) for side in edges)
+        width = min(max(router.link_of[edge].bandwidth_bytes_per_s for edge in side) for side in edges)
         found.append((width, node, edges))
     found.sort(key=lambda entry: -entry[0])
     if not found or (len(found) > 1 and found[1][0] >= found[0][0]):
         return None
     rate, centre, (up, down) = found[0]
-    if len(up) < len(members) or len(down) < len(members) or graph.nodes[centre].get("store_and_forward", False):
+    if len(up) < len(members) or len(down) < len(members) or router.stored_bytes[router.index[centre]]:
         return None
     one, other = _common_link(router, up), _common_link(router, down)
     if one is None or other is None or one.bandwidth_bytes_per_s != other.bandwidth_bytes_per_s:
@@ -200,6 +220,6 @@ def _uniform_switch(router: Router, members: set[str]) -> UniformNetwork | None:
 
 def _common_link(router: Router, edges: set[tuple[str, str]]) -> Link | None:
     """Return the link that all edges are alike, or None if they differ or pay more than alpha and B."""
-    links = {replace(router.graph.edges[edge]["link"], count=1, kind="", line_rate_bytes_per_s=None) for edge in edges}
+    links = {replace(router.link_of[edge], count=1, kind="", line_rate_bytes_per_s=None) for edge in edges}
     link: Link = next(iter(links))
     return None if len(links) > 1 or link.gap_s or link.floor_s else link

@@ -190,7 +190,7 @@ class _Walk:
         return int((self.first_row[op + 1] - self.first_row[op]) // self.hops[op])
 
     def _link(self, row: int) -> Link:
-        return self.link_of(self.record.edges[self.services.link[row]])
+        return self.link_of(self.record.edges[self.services.link[row]]).under(self.schedule.protocol)
 
     def _followed(self, op: int, piece: int) -> tuple[float, int]:
         """Return when the last byte of what an operation follows was delivered, and what that is; (0, -1) for nothing."""

@@ -90,7 +90,7 @@ def head_gpus(communicator: Communicator, algorithm: str) -> tuple[int, ...]:
     """Return the GPUs of a node that reduce and multicast (NVLS) or talk to the network (CollNet), numbered within it."""
     if communicator.version < Version(2, 18) and algorithm == NVLS:
         return tuple(range(communicator.ranks_per_node))  # it searches no graph for NVLS; all are heads
-    graph = graph_of(communicator, COLLNET_DIRECT if algorithm in COLLNETS else NVLS)
+    graph = graph_of(communicator, algorithm if algorithm in COLLNETS else NVLS)
     return tuple(dict.fromkeys(order.gpus[0] for order in graph.orders)) if graph else ()
 
 

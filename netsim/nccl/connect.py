@@ -5,6 +5,7 @@ graph/trees.cc): channel c of the search becomes channels c (first tree) and c +
 `netsim.nccl.channels.sources` says what further channels copy.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from netsim.errors import NetsimError
@@ -28,7 +29,8 @@ def channels_of(
     communicator : Communicator
     algorithm : str
         ring, tree, nvls, nvls_tree, collnet_direct, collnet_chain or pat. NVLS, CollnetDirect and PAT need nothing but
-        numbers: the heads are the same in all channels, see `heads`.
+        numbers: the heads are the same in all channels, see `heads`. NVLSTree and CollnetChain have their tree as a
+        forest over ranks too, one tree a head and one chain a node.
     count : int
         How many.
     settings : Settings, optional
@@ -39,9 +41,11 @@ def channels_of(
         If there are fewer channels, or the graph does not fit the nodes.
     """
     if algorithm in NVLS_KINDS:
-        trees = node_trees(len(communicator.nodes)) if algorithm == NVLS_TREE else (None, None)
         _enough(count, nvls_channels(communicator, settings))
-        return tuple(Channel(number, node_tree=trees[number % 2]) for number in range(count))
+        if algorithm == NVLS:
+            return tuple(Channel(number) for number in range(count))
+        over, joined = node_trees(len(communicator.nodes)), head_trees(communicator)
+        return tuple(Channel(number, tree=joined[number % 2], node_tree=over[number % 2]) for number in range(count))
     used = sources(communicator, settings)
     _enough(count, len(used))
     found: dict[Source, Channel] = {}
@@ -65,7 +69,9 @@ def _channel(communicator: Communicator, algorithm: str, source: Source) -> Chan
     if algorithm == TREE:
         return Channel(0, tree=tree(communicator, source.order, second=source.second_tree))
     if algorithm == COLLNET_CHAIN:
-        return Channel(0, chains=chains(communicator, source.order))
+        lines = chains(communicator, source.order)
+        parents, below = _chained(communicator.ranks, lines)
+        return Channel(0, tree=Tree(tuple(parents), tuple(map(tuple, below))), chains=lines)
     return Channel(0)
 
 
@@ -83,14 +89,18 @@ def ring(communicator: Communicator, channel: int) -> Ranks:
     (0, 2, 1, 4, 5, 3)
     """
     graph = _graph(communicator, RING)
-    tree_graph = graph_of(communicator, TREE)
-    searched = min(graph.channels, tree_graph.channels) if tree_graph else graph.channels
-    swaps = graph.cross_nic == 2 and searched % 2 == 0
-    order: list[int] = []
-    for number in range(len(communicator.nodes)):
-        order += _on_node(communicator, graph, channel ^ 1 if swaps and number % 2 else channel, number)
+    straight = _on_nodes(communicator, graph, channel)
+    turned = _on_nodes(communicator, graph, channel ^ 1) if swaps_rails(communicator) else straight
+    order = [rank for number, line in enumerate(straight) for rank in (turned[number] if number % 2 else line)]
     start = order.index(min(order))
     return tuple(order[start:] + order[:start])
+
+
+def swaps_rails(communicator: Communicator) -> bool:
+    """Say whether rings swap channels 2i and 2i + 1 on nodes with an odd number."""
+    graph, tree_graph = _graph(communicator, RING), graph_of(communicator, TREE)
+    searched = min(graph.channels, tree_graph.channels) if tree_graph else graph.channels
+    return graph.cross_nic == 2 and searched % 2 == 0
 
 
 def tree(communicator: Communicator, channel: int, *, second: bool = False) -> Tree:
@@ -105,13 +115,8 @@ def tree(communicator: Communicator, channel: int, *, second: bool = False) -> T
     """
     graph = _graph(communicator, TREE)
     nodes = len(communicator.nodes)
-    lines = [_on_node(communicator, graph, channel, number) for number in range(nodes)]
-    parents = [-1] * communicator.ranks
-    below: list[list[int]] = [[] for _ in range(communicator.ranks)]
-    for line in lines:
-        for upper, lower in pairwise(line):
-            parents[lower] = upper
-            below[upper].append(lower)
+    lines = _on_nodes(communicator, graph, channel)
+    parents, below = _chained(communicator.ranks, lines)
     for number in range(nodes):
         label = second_tree_label(number, nodes) if second else number
         for child in children_of(label, nodes):
@@ -165,9 +170,37 @@ def heads(communicator: Communicator, algorithm: str) -> tuple[Ranks, ...]:
 
 
 def chains(communicator: Communicator, channel: int) -> tuple[Ranks, ...]:
-    """Return the chain of each node of a searched channel, from the GPU that talks to the network down."""
+    """Return the chain of each node of a searched channel of CollnetChain, from the GPU at the network down."""
     graph = _graph(communicator, COLLNET_CHAIN)
-    return tuple(_on_node(communicator, graph, channel % graph.channels, n) for n in range(len(communicator.nodes)))
+    return tuple(_on_nodes(communicator, graph, channel % graph.channels))
+
+
+def head_trees(communicator: Communicator) -> tuple[Tree, Tree]:
+    """Return `node_trees` as two forests over ranks: for every head a tree over the same head of all nodes."""
+    places = heads(communicator, NVLS_TREE)
+    first, second = (_forest(communicator.ranks, over, places) for over in node_trees(len(communicator.nodes)))
+    return first, second
+
+
+def _forest(ranks: int, over: Tree, places: Sequence[Ranks]) -> Tree:
+    parents = [-1] * ranks
+    below: list[Ranks] = [()] * ranks
+    for node, mine in enumerate(places):
+        for number, rank in enumerate(mine):
+            parents[rank] = places[over.parent[node]][number] if over.parent[node] >= 0 else -1
+            below[rank] = tuple(places[child][number] for child in over.children[node])
+    return Tree(tuple(parents), tuple(below))
+
+
+def _chained(ranks: int, lines: Sequence[Ranks]) -> tuple[list[int], list[list[int]]]:
+    """Return parents and children of ranks that hang below one another on each node."""
+    parents = [-1] * ranks
+    below: list[list[int]] = [[] for _ in range(ranks)]
+    for line in lines:
+        for upper, lower in pairwise(line):
+            parents[lower] = upper
+            below[upper].append(lower)
+    return parents, below
 
 
 def _graph(communicator: Communicator, name: str) -> ChannelGraph:
@@ -178,12 +211,14 @@ def _graph(communicator: Communicator, name: str) -> ChannelGraph:
     return graph
 
 
-def _on_node(communicator: Communicator, graph: ChannelGraph, channel: int, number: int) -> Ranks:
-    """Return the ranks of a node in the order of a searched channel."""
-    node, gpus = communicator.nodes[number], graph.orders[channel].gpus
-    if sorted(gpus) != list(range(len(node))):
-        raise _misfit(f"channel {channel} of {graph.name}", len(gpus), number, len(node))
-    return tuple(node[gpu] for gpu in gpus)
+def _on_nodes(communicator: Communicator, graph: ChannelGraph, channel: int) -> list[Ranks]:
+    """Return the ranks of each node in the order of a searched channel."""
+    gpus = graph.orders[channel].gpus
+    complete = sorted(gpus) == list(range(len(gpus)))
+    for number, node in enumerate(communicator.nodes):
+        if not complete or len(node) != len(gpus):
+            raise _misfit(f"channel {channel} of {graph.name}", len(gpus), number, len(node))
+    return [tuple(node[gpu] for gpu in gpus) for node in communicator.nodes]
 
 
 def _misfit(what: str, gpus: int, number: int, ranks: int) -> NetsimError:

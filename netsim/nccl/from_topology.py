@@ -16,18 +16,17 @@ from netsim.errors import NetsimError
 from netsim.fabric import NETWORK_SWITCH, ranks_of
 from netsim.nccl.communicator import Communicator
 from netsim.nccl.graphs import COLLNET_CHAIN, COLLNET_DIRECT, GRAPH_IDS, NVLS, RING, TREE, ChannelGraph
-from netsim.nccl.paths import DIS, LOC, NVL, PXB, SYS, TYPES, Paths, Reach
+from netsim.nccl.paths import LOC, NVL, PXB, SYS, TYPES, Paths, Reach
 from netsim.nccl.search import GraphSearch, empty_graph, most_channels
 from netsim.nccl.speeds import AMD
 from netsim.nccl.system import NodeSystem, node_systems
+from netsim.nccl.variables import flag, level, number
 from netsim.nccl.version import DEFAULT, Version
 
 if TYPE_CHECKING:
     import networkx as nx
 
 _NOWHERE = -1
-# Numbers that NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL may hold instead of names.
-_OLD_LEVELS = ("LOC", "PIX", "PXB", "PHB", "SYS")
 _TWO_GPUS_FROM = Version(2, 28, 7)
 
 
@@ -70,9 +69,9 @@ def communicator(
             raise NetsimError(f"ranks names {words}; accepted are different ranks from 0 to {known - 1}")
     layout = node_systems(graph, version=version, ranks=ranks)
     switches = [data for _, data in graph.nodes(data=True) if data["kind"] == NETWORK_SWITCH]
-    collnet = _flag(given, "NCCL_COLLNET_ENABLE", False) and any(data.get("reduce", False) for data in switches)
-    nvls_wanted = _number(given, "NCCL_NVLS_ENABLE", 2, 0, 2) != 0
-    cross_nic = _number(given, "NCCL_CROSS_NIC", 2, 0, 2)
+    collnet = flag(given, "NCCL_COLLNET_ENABLE", False) and any(data.get("reduce", False) for data in switches)
+    nvls_wanted = number(given, "NCCL_NVLS_ENABLE", 2, 0, 2) != 0
+    cross_nic = number(given, "NCCL_CROSS_NIC", 2, 0, 2)
     sizes = sorted({len(node) for node in layout.nodes})
     if len(sizes) > 1:
         raise NetsimError(
@@ -163,20 +162,20 @@ def _reach(graph: "nx.DiGraph[str]", system: NodeSystem, version: Version, envir
     p2p = TYPES.index(rules["p2p"]) if rules.get("p2p") is not None else SYS
     if p2p == PXB and system.cpu[1] == AMD and len(system.gpus) <= 2:
         p2p = SYS
-    if _flag(environment, "NCCL_P2P_DISABLE", False):
+    if flag(environment, "NCCL_P2P_DISABLE", False):
         p2p = LOC
-    p2p = _level(environment, "NCCL_P2P_LEVEL", p2p)
+    p2p = level(environment, "NCCL_P2P_LEVEL", p2p)
     gdr = TYPES.index(rules["gdr_level"]) if rules.get("gdr_level") is not None else PXB
-    gdr = _level(environment, "NCCL_NET_GDR_LEVEL", gdr)
+    gdr = level(environment, "NCCL_NET_GDR_LEVEL", gdr)
     if not rules.get("gpudirect", True):
         gdr = _NOWHERE
     return Reach(
         p2p=p2p,
         gdr=gdr,
-        gdr_c2c=version >= Version(2, 27) and _flag(environment, "NCCL_NET_GDR_C2C", True),
-        pxn=bool(rules.get("pxn", True)) and not _flag(environment, "NCCL_PXN_DISABLE", False),
-        pxn_c2c=version >= Version(2, 27) and _flag(environment, "NCCL_PXN_C2C", True),
-        nvb=bool(rules.get("nvb", True)) and not _flag(environment, "NCCL_NVB_DISABLE", False),
+        gdr_c2c=version >= Version(2, 27) and flag(environment, "NCCL_NET_GDR_C2C", True),
+        pxn=bool(rules.get("pxn", True)) and not flag(environment, "NCCL_PXN_DISABLE", False),
+        pxn_c2c=version >= Version(2, 27) and flag(environment, "NCCL_PXN_C2C", True),
+        nvb=bool(rules.get("nvb", True)) and not flag(environment, "NCCL_NVB_DISABLE", False),
     )
 
 
@@ -199,30 +198,3 @@ def _multicasts(paths: Paths) -> bool:
     switch = paths.system.nvswitch
     able = switch is not None and paths.system.devices[switch].multicast
     return able and _joined_by_switch(paths) and paths.system.capability >= 90
-
-
-def _level(environment: Mapping[str, str], name: str, default: int) -> int:
-    """Read a path type, by name or by its old number."""
-    text = environment.get(name, "").strip()
-    if not text:
-        return default
-    if text.upper() in TYPES[:DIS]:
-        return TYPES.index(text.upper())
-    if text.isascii() and text.isdecimal():
-        return TYPES.index(_OLD_LEVELS[min(int(text), len(_OLD_LEVELS) - 1)])
-    known = ", ".join(TYPES[: SYS + 1])
-    raise NetsimError(f"{name}={text!r} is no path type; accepted are {known}, or 0 to {len(_OLD_LEVELS) - 1}")
-
-
-def _number(environment: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    """Read a whole number within bounds."""
-    text = environment.get(name, "").strip()
-    if not text:
-        return default
-    if not (text.isascii() and text.isdecimal() and least <= int(text[:9]) <= most):
-        raise NetsimError(f"{name}={text[:40]!r} is not accepted; it is a whole number from {least} to {most}")
-    return int(text)
-
-
-def _flag(environment: Mapping[str, str], name: str, default: bool) -> bool:
-    return bool(_number(environment, name, int(default), 0, 1))

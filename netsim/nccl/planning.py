@@ -9,10 +9,12 @@ from netsim.nccl.channels import operation
 from netsim.nccl.communicator import Communicator
 from netsim.nccl.connect import channels_of, heads
 from netsim.nccl.settings import DEFAULT_SETTINGS, Settings
-from netsim.nccl.tuner_constants import COLLNET_DIRECT, NVLS_TREE, PAT
+from netsim.nccl.tuner_constants import NVLS_TREE
 from netsim.nccl.tuner_costs import COLLNETS, NVLS_KINDS
 from netsim.schedule.nccl.costs import FREE, Costs
 from netsim.schedule.nccl.plan import Channel, Plan
+
+_MOST_COLLNET_RANKS = 8
 
 
 def plan(
@@ -68,18 +70,7 @@ def plan(
     >>> [channel.ring for channel in made.channels], made.shares[-1], made.chunk_bytes
     ([(0, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 1), (0, 1)], (57344, 8192), 32768)
     """
-    nodes = len(communicator.nodes)
-    if algorithm == NVLS_TREE and nodes < 2:
-        raise NetsimError("nvls_tree is a tree over nodes; accepted are 2 nodes or more, and nvls on one")
-    if algorithm in COLLNETS and not communicator.collnet:
-        raise NetsimError(
-            f"{algorithm}: the network does not reduce, or NCCL was not told to use it; accepted is ring or tree"
-        )
-    if algorithm == COLLNET_DIRECT and communicator.ranks_per_node > 8:
-        raise NetsimError(f"collnet_direct serves 8 ranks a node at most, not {communicator.ranks_per_node}")
-    if algorithm == PAT and nodes != communicator.ranks:
-        raise NetsimError(f"pat needs nodes of one rank each, not {communicator.ranks} ranks on {nodes} nodes")
-    alone = communicator.ranks == 1
+    _check(communicator, algorithm)
     found = operation(
         communicator,
         collective,
@@ -90,13 +81,13 @@ def plan(
         registered=registered,
         settings=settings,
     )
-    # One rank copies in place of everything else, on no channel; its plan has one that connects nobody.
-    shares = ((0, size_bytes),) if alone else found.shares
-    laid = (
-        (Channel(0, ring=communicator.nodes[0]),)
-        if alone
-        else channels_of(communicator, algorithm, found.channels, settings)
-    )
+    shares = found.shares
+    if communicator.ranks == 1:
+        # One rank copies in place of everything else, on no channel; its plan has one that connects nobody.
+        laid: tuple[Channel, ...] = (Channel(0, ring=communicator.nodes[0]),)
+        shares = ((0, size_bytes),)
+    else:
+        laid = channels_of(communicator, algorithm, found.channels, settings)
     chunk_bytes = found.chunk_bytes[0]
     used = tuple(
         Channel(c.number, c.ring, c.tree, c.node_tree, c.chains, 0 if chunk == chunk_bytes else chunk)
@@ -123,3 +114,16 @@ def plan(
         heads=heads(communicator, algorithm) if algorithm in (*NVLS_KINDS, *COLLNETS) else (),
         costs=costs,
     )
+
+
+def _check(communicator: Communicator, algorithm: str) -> None:
+    """Refuse what cannot be laid out at all; whether NCCL would choose it is the tuner's business."""
+    nodes = len(communicator.nodes)
+    if algorithm == NVLS_TREE and nodes < 2:
+        raise NetsimError("nvls_tree is a tree over nodes; accepted are 2 nodes or more, and nvls on one")
+    if algorithm in COLLNETS and not communicator.collnet:
+        raise NetsimError(f"{algorithm}: the network does not reduce, or NCCL was not told so; accepted are ring and tree")
+    if algorithm in COLLNETS and communicator.ranks_per_node > _MOST_COLLNET_RANKS:
+        raise NetsimError(
+            f"{algorithm}: {communicator.ranks_per_node} ranks on a node; accepted are {_MOST_COLLNET_RANKS} at most"
+        )

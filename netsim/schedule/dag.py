@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from netsim.errors import ScheduleError, TooManyMessagesError
 from netsim.schedule.checks import check_schedule
-from netsim.schedule.collective import check_collective
+from netsim.schedule.collective import check_collective, is_whole
 from netsim.schedule.columns import (
     BRANCH,
     COLUMNS,
@@ -47,7 +47,12 @@ __all__ = [
     "Ids",
     "Schedule",
     "ScheduleBuilder",
+    "check_is_schedule",
 ]
+
+
+_ACCEPTED = {"i": "biu", "u": "biu", "f": "biuf", "b": "biu"}
+"""Kinds of NumPy values that a column of some kind takes: a fraction of a byte is an error, never rounded."""
 
 
 @dataclass
@@ -177,6 +182,9 @@ class ScheduleBuilder:
         self._rows.append(tuple(given.get(name, default) for name, _, default in COLUMNS))
         self._count += 1
         for need in after:
+            wanted = need[0] if isinstance(need, tuple) else need
+            if not is_whole(wanted, np.iinfo(np.int64).min):
+                raise ScheduleError(f"operation {op} requires {wanted!r}; give numbers of operations, as send returns them")
             if isinstance(need, tuple):
                 self._row_requires.append((op, need[0], need[1], need[2] if len(need) > 2 else 0.0))
             else:
@@ -227,7 +235,7 @@ class ScheduleBuilder:
             value = columns.pop(name, default)
             if value is None:
                 raise TypeError(f"ScheduleBuilder.add needs the column {name!r}")
-            block[name] = np.broadcast_to(np.asarray(value, dtype), (count,))
+            block[name] = np.broadcast_to(_typed(name, value, dtype), (count,))
         if columns:
             raise TypeError(f"ScheduleBuilder.add got unknown columns {sorted(columns)}")
         self._blocks.append(block)
@@ -329,7 +337,7 @@ class ScheduleBuilder:
         if self._rows:
             values = zip(*self._rows, strict=True)
             self._blocks.append(
-                {name: np.array(column, dtype) for (name, dtype, _), column in zip(COLUMNS, values, strict=True)}
+                {name: _typed(name, column, dtype) for (name, dtype, _), column in zip(COLUMNS, values, strict=True)}
             )
             self._rows.clear()
         if self._row_requires:
@@ -337,3 +345,26 @@ class ScheduleBuilder:
             who = np.array(ops, np.int64), np.array(needed, np.int64), np.array(milestones, np.uint8)
             self._requires.append((*who, np.array(lags, np.float64)))
             self._row_requires.clear()
+
+
+def _typed(name: str, values: object, dtype: type[np.generic]) -> npt.NDArray[np.generic]:
+    """Return a column's values, refusing those that would be cut to fit."""
+    given = np.asarray(values)
+    if given.dtype == dtype:
+        return given
+    limits = np.iinfo(dtype) if issubclass(dtype, np.integer) else None
+    fits = given.dtype.kind in _ACCEPTED[np.dtype(dtype).kind]
+    if fits and limits is not None and given.size:
+        fits = limits.min <= int(given.min()) and int(given.max()) <= limits.max
+    if not fits:
+        kind = "numbers" if limits is None else "whole numbers"
+        raise ScheduleError(f"the column {name!r} takes {kind} that fit {np.dtype(dtype).name}; given was {values!r:.60}")
+    return given.astype(dtype)
+
+
+def check_is_schedule(schedule: object) -> None:
+    """Raise `ScheduleError` for what is no schedule at all, such as None or a builder that was not ended."""
+    if isinstance(schedule, ScheduleBuilder):
+        raise ScheduleError("schedule is a ScheduleBuilder; pass what its build() returns")
+    if not isinstance(schedule, Schedule):
+        raise ScheduleError(f"schedule is {schedule!r}; pass a Schedule, for example that of netsim.build_schedule")

@@ -11,7 +11,7 @@ import numpy as np
 
 from netsim.errors import ProofError
 from netsim.schedule.checks import check_schedule
-from netsim.schedule.dag import Schedule
+from netsim.schedule.dag import Schedule, check_is_schedule
 from netsim.schedule.walk import Walker
 
 
@@ -47,6 +47,7 @@ def prove(schedule: Schedule) -> None:
     >>> second = plan.send(1, 2, size=100, after=[first])
     >>> prove(plan.build())
     """
+    check_is_schedule(schedule)
     check_schedule(schedule, np.repeat(np.arange(len(schedule)), np.diff(schedule.requires_start)))
     if schedule.ranks == 1 and len(schedule):
         raise ProofError(f"{schedule.collective} over one rank moves nothing, but the schedule has {schedule.describe(0)}")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from netsim.errors import ProofError, ScheduleError
 from netsim.schedule.collective import block_bounds
-from netsim.schedule.dag import Schedule
+from netsim.schedule.dag import Schedule, check_is_schedule
 from netsim.schedule.walk import Walker
 
 Array = npt.NDArray[Any]
@@ -51,6 +51,7 @@ def replay(schedule: Schedule, inputs: Sequence[npt.ArrayLike | None]) -> list[A
     >>> replay(all_reduce(2, 3), [[1, 2, 3], [10, 20, 30]])
     [array([11, 22, 33]), array([11, 22, 33])]
     """
+    check_is_schedule(schedule)
     ranks = schedule.ranks
     if len(inputs) != ranks:
         raise ScheduleError(f"replay of {schedule.collective}: {len(inputs)} inputs for {ranks} ranks; give one a rank")

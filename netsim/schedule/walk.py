@@ -88,6 +88,8 @@ class Walker(Generic[T]):
         known: dict[tuple[int, ...], frozenset[int]] = {}
         self._owners = [known.setdefault(region.owners, frozenset(region.owners)) for region in self.regions]
         self._from_input, self._reduce = schedule.from_input.tolist(), schedule.reduce.tolist()
+        # What a switch delivers into a buffer of its own disturbs neither who reads nor what lies in slots.
+        self._apart = (np.isin(schedule.kind, (BRANCH, OUTPUT)) & schedule.buffered).tolist()
         starts = [region.offset for region in self.regions]
         self._region_of = (np.searchsorted(starts, self.bounds[:-1], side="right") - 1).tolist()
         self._cells: dict[tuple[int, int], _Cell[T]] = {}
@@ -175,12 +177,12 @@ class Walker(Generic[T]):
     def _write(self, op: int, rank: int, atom: int, value: T) -> None:
         cell = self._cell(rank, atom)
         history = self._history
-        adds = self._reduce[op]
+        adds, apart = self._reduce[op], self._apart[op]
         if cell.writer >= 0:
             self._must_follow(op, cell.writer, rank, atom)
         self._check_unseen(op, cell, rank, atom)
         for read in cell.reads:
-            if not history.was_read(read):
+            if not history.was_read(read) and not apart:
                 if not adds:
                     self._race(op, read, rank, atom)
                 cell.unseen.append((op, read))
@@ -188,10 +190,17 @@ class Walker(Generic[T]):
             cell.adds.append((op, value))
             cell.total = None
             return
-        for add, _ in cell.adds:
-            self._must_follow(op, add, rank, atom)
+        slotted = [pair for pair in cell.adds if apart and pair[0] not in cell.seers]
+        for pair in cell.adds:
+            if pair not in slotted:
+                self._must_follow(op, pair[0], rank, atom)
         # Whoever comes next must follow this write, and through it everything that this write follows.
-        self._cells[rank, atom] = _Cell(value, op)
+        self._cells[rank, atom] = after = _Cell(value, op)
+        if apart:
+            kept = {add for add, _ in slotted}
+            after.adds = slotted
+            after.unseen = [pair for pair in cell.unseen if pair[0] in kept]
+            after.reads = [read for read in cell.reads if not history.was_read(read)]
 
     def _total(self, cell: _Cell[T], adds: list[tuple[int, T]], rank: int, atom: int) -> T | None:
         if adds is cell.adds and cell.total is not None:
@@ -253,5 +262,6 @@ def _landed(schedule: Schedule) -> Schedule:
     """
     if not schedule.buffered:
         return schedule
-    follows = (schedule.requires_milestone == HEAD) & (schedule.kind[schedule.requires_op] == TRANSFER)
+    lands = np.isin(schedule.kind[schedule.requires_op], (TRANSFER, OUTPUT))
+    follows = (schedule.requires_milestone == HEAD) & lands
     return replace(schedule, requires_milestone=np.where(follows, END, schedule.requires_milestone).astype(np.uint8))

@@ -79,3 +79,9 @@ def test_the_digest_follows_every_value_and_no_order_of_creation():
     shuffled.add_edges_from(reversed(list(star(4).edges(data=True))))
     shuffled.graph["ranks"] = ranks_of(star(4))
     assert topology_digest(shuffled) == topology_digest(star(4))
+
+
+@pytest.mark.parametrize("topology", [None, "hgx-h100", {}])
+def test_what_is_no_graph_is_refused(topology):
+    with pytest.raises(FabricError, match="topology is .*; pass a graph"):
+        check_fabric(topology)

@@ -389,3 +389,9 @@ def test_a_router_knows_when_its_graph_has_become_another(change):
     assert not router.still_describes(graph)
     with pytest.raises(FabricError, match="changed after its Router was made; make a new Router"):
         router.digest  # noqa: B018 - the access is the test
+
+
+@pytest.mark.parametrize("policy", [None, 3, ["static"]])
+def test_a_policy_that_is_no_text_is_refused(policy):
+    with pytest.raises(FabricError, match="unknown routing .*; accepted are static, ecmp:SEED"):
+        Router(star(2), policy)

@@ -1,4 +1,4 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -6,7 +6,7 @@ from netsim.errors import ScenarioError
 from scenarios import crossover
 from scenarios.crossover import find_crossings, formula_crossing, size_grid
 from scenarios.machine import Machine
-from scenarios.run import Spec
+from scenarios.run import Spec, run_spec
 
 IDEAL = Spec(Machine("ideal-switch:8@450GB/s,1us"), "all_reduce", 0)
 LINES = {"flat": (1.0, 1.0), "middle": (10.0, 0.1), "steep": (100.0, 0.001)}
@@ -101,3 +101,12 @@ def test_the_single_tree_crosses_the_ring_near_two_and_a_half_megabytes() -> Non
     survey = find_crossings(IDEAL, ["ring", "tree"], size_grid(10**6, 8 * 10**6, 1))
     (found,) = survey.crossings
     assert found.size_bytes == pytest.approx(2.5e6, rel=0.15)
+
+
+def test_channels_are_given_to_those_algorithms_that_have_them() -> None:
+    survey = find_crossings(replace(IDEAL, channels=2), ["ring", "double_binary_tree"], [2**20, 2**21])
+    alone = [
+        run_spec(replace(IDEAL, size_bytes=2**20, algorithm=name, channels=count)).time_us
+        for name, count in (("ring", 2), ("double_binary_tree", 1))
+    ]
+    assert survey.grid[0] == (2**20, tuple(alone))

@@ -42,3 +42,44 @@ def test_every_measured_table_of_the_samples_is_read(shared: Path) -> None:
     assert tables
     for path in tables:
         assert read_measured(path)
+
+
+TITLES = "#  size  count  type  redop  {}time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # mpirun's and srun's prefixes, and none
+        "[1,0]<stdout>: 2048 512 float sum -1 10.24 0.20 0.35 0 11.00 0.19 0.33 0\n",
+        "0: 2048 512 float sum -1 10.24 0.20 0.35 0 11.00 0.19 0.33 0\n",
+        "  2048 512 half none -1 10.24 0.20 0.35 N/A 11.00 0.19 0.33 N/A\n",
+        # no column for the root, none for the operation, and no times in place
+        TITLES.format("") + " 2048 512 float 10.24 0.20 0.35 0e+00 11.00 0.19 0.33 1e+00\n",
+        TITLES.format("root ") + " 2048 512 float 0 10.24 0.20 0.20 N/A 11.00 0.19 0.19 N/A\n",
+        "# a note\n 2048 512 float sum 10.24 0.20 0.35 N/A\n",
+        # size 0, a torn row and words of NCCL are passed over
+        "node:1:2 [0] NCCL INFO Channel 00\n 0 0 float sum -1 0.75 0.00 0.00 0 0.77 0.00 0.00 0\n"
+        " 4096 1024 float sum -1node:1:2 [0] NCCL INFO\n  12.00 0.34 0.60 0\n"
+        " 2048 512 float sum -1 10.24 0.20 0.35 0 11.00 0.19 0.33 0\n# Avg bus bandwidth : 0.35\n",
+        # 1 MiB in 10 us would be 104 GB/s: what stands there is no time
+        " 1048576 262144 float sum -1 10.00 0.35 0 11.00\n 2048 512 float sum -1 10.24 0.20 0.35 0 11.00 0.19 0.33 0\n",
+    ],
+)
+def test_a_log_of_nccl_tests_is_read_whatever_its_layout(text: str, tmp_path: Path) -> None:
+    # 2,048 bytes in 10.24 us are 0.2 GB/s
+    assert read_measured(file_with(tmp_path, text)) == [(2048, 10.24)]
+
+
+def test_a_log_without_a_whole_row_is_said_to_have_none(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="no whole row of nccl-tests'"):
+        read_measured(file_with(tmp_path, "nThread 1 nGpus 8\n# Avg bus bandwidth : 0\n"))
+
+
+def test_every_log_of_the_samples_that_has_whole_rows_is_read(shared: Path) -> None:
+    logs = sorted((shared / "samples" / "nccl_tests_logs").glob("*.txt"))
+    assert logs
+    assert all(read_measured(path) for path in logs)
+    rows = dict(read_measured(shared / "samples" / "h200x2" / "nccl_tests_all_gather.log"))
+    # Of its 28 rows two are of size 0.
+    assert (len(rows), rows[2**30]) == (26, 1984.96)

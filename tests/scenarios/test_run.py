@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from netsim.errors import InternalError, ScheduleError
+from netsim.errors import FabricError, InternalError, ScheduleError, TooManyMessagesError
 from netsim.metrics import bounds
 from scenarios.machine import Machine, graph_of
-from scenarios.run import Spec, run_recorded, run_spec
+from scenarios.run import DEFAULT_MAX_PIECES, Spec, run_recorded, run_spec, run_traced
 
 IDEAL = Machine("ideal-switch:8@450GB/s,1us")
 
@@ -87,3 +87,42 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
 def test_a_skipped_algorithm_is_noted() -> None:
     row = run_spec(Spec(IDEAL, "all_reduce", 8, max_messages=60))
     assert "ring" in row.note
+
+
+@pytest.mark.parametrize(
+    ("collective", "options", "words"),
+    [
+        ("all_reduce", {"chunk_bytes": 1024, "chunks": 4}, "not both"),
+        ("all_reduce", {"chunks": 0}, "number of chunks is 0"),
+        ("all_reduce", {"channels": 0}, "0 channels"),
+        ("all_reduce", {"root": 8}, "from 0 to 7"),
+        ("all_reduce", {"protocol": "ll128"}, "not simulated yet"),
+        ("alltoall", {"chunks": 4}, "no algorithm for alltoall takes a chunk size"),
+        ("alltoall", {"channels": 2}, "no algorithm for alltoall has channels"),
+    ],
+)
+def test_auto_refuses_options_that_suit_no_algorithm(collective: str, options: dict, words: str) -> None:
+    with pytest.raises(ScheduleError, match=words):
+        run_spec(Spec(IDEAL, collective, 2**20, **options))
+
+
+@pytest.mark.parametrize("algorithm", ["ring", "auto"])
+def test_a_quantum_that_makes_too_many_pieces_is_refused_before_the_run(algorithm: str, monkeypatch) -> None:
+    import scenarios.run
+
+    monkeypatch.setattr(scenarios.run, "simulate", lambda *_, **__: pytest.fail("it ran"))
+    # 112 messages of 128 KiB, a piece a byte: 14,680,064
+    with pytest.raises(TooManyMessagesError, match="in 14680064 pieces with --quantum 1, more than the limit of 5000000"):
+        run_spec(Spec(IDEAL, "all_reduce", 2**20, algorithm, quantum_bytes=1, max_messages=DEFAULT_MAX_PIECES))
+
+
+def test_a_fabric_without_servers_to_join_is_refused() -> None:
+    with pytest.raises(FabricError, match="give two nodes or more, or no fabric"):
+        graph_of(Machine("hgx-h100", fabric="rails"))
+    with pytest.raises(FabricError, match="unknown fabric 'nonsense'"):
+        graph_of(Machine("hgx-h100", fabric="nonsense"))
+
+
+def test_a_range_of_seeds_is_no_single_run_to_look_at() -> None:
+    with pytest.raises(FabricError, match=r"'ecmp:0\.\.3' is a range of seeds"):
+        run_traced(Spec(IDEAL, "all_reduce", 2**20, "ring", routing="ecmp:0..3"))

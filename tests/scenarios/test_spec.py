@@ -125,7 +125,8 @@ def test_size_zero_needs_no_unit(write) -> None:
         ("sizes:", "nodes: 0\nsizes:", "FILE:5: nodes is 0, a number; accepted is a whole number from 1 up"),
         ("sizes:", "nodes: 12:30\nsizes:", "FILE:5: YAML reads '12:30' as the number 750"),
         ("sizes:", "gpudirect: 1\nsizes:", "FILE:5: gpudirect is 1, a number; accepted is true or false"),
-        ("sizes:", "protocol: ll128\nsizes:", "FILE:5: protocol is 'll128', text; accepted is ideal or auto"),
+        ("sizes:", "protocol: ll128\nsizes:", "FILE:5: protocol: 'll128' is not simulated yet; accepted is ideal or auto"),
+        ("[ring, double_binary_tree]", "[ring, own.py]", "FILE:4: algorithm is 'own.py', and there is no such file beside"),
         ("sizes:", "engine: warp\nsizes:", "FILE:5: engine is 'warp'; accepted are"),
         ("sizes:", "name: ../up\nsizes:", "FILE:5: name is '../up', text; accepted is letters, digits"),
         ("sizes:", "chunk: 0 B\nsizes:", "FILE:5: chunk is '0 B'; a chunk has one byte or more"),
@@ -219,3 +220,45 @@ def test_a_topology_file_is_found_beside_the_scenario(write, tmp_path: Path) -> 
 def test_dimensions_of_a_hierarchical_algorithm_stand_in_its_name(write) -> None:
     scenario = load_scenario(write(GOOD.replace("[ring, double_binary_tree]", "hierarchical:2x4")))
     assert {spec.algorithm for spec in scenario.specs} == {"hierarchical:2x4"}
+
+
+OWN = """from netsim import ScheduleBuilder
+
+
+def schedule(ranks, size_bytes):
+    plan = ScheduleBuilder("broadcast", "mine", ranks, size_bytes)
+    for rank in range(1, ranks):
+        plan.send(0, rank, size=size_bytes)
+    return plan.build()
+"""
+
+
+def test_a_schedule_of_ones_own_is_found_beside_the_scenario(write, tmp_path: Path) -> None:
+    from scenarios.run import run_spec
+
+    (tmp_path / "own.py").write_text(OWN)
+    text = GOOD.replace("all_reduce", "broadcast").replace("double_binary_tree", "own.py").replace("450GB/s", "1GB/s")
+    specs = load_scenario(write(text.replace("[1 MiB, 64 MiB]", "[1 MB]"))).specs
+    assert [spec.algorithm for spec in specs] == ["ring", str(tmp_path / "own.py")]
+    row = run_spec(specs[1])
+    # Seven messages of 1 MB leave the root one after another at 1 GB/s: 1 us + 7 x 1 ms.
+    assert (row.algorithm, row.time_us) == ("own.py", pytest.approx(7001))
+
+
+def test_each_of_several_link_profiles_is_found_beside_the_scenario(write, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("")
+    spec = load_scenario(write(GOOD + "profile: nvlink4, mine.toml\n")).specs[0]
+    assert spec.machine.profile == f"nvlink4,{tmp_path / 'mine.toml'}"
+
+
+def test_groups_are_read_as_on_the_command_line(write) -> None:
+    assert load_scenario(write(GOOD + "groups: div:4\n")).specs[0].groups == "div:4"
+
+
+def test_a_quantum_lowers_the_limit_that_nobody_gave(write) -> None:
+    from netsim.engine.run import DEFAULT_MAX_MESSAGES
+    from scenarios.run import DEFAULT_MAX_PIECES
+
+    assert load_scenario(write(GOOD)).specs[0].max_messages == DEFAULT_MAX_MESSAGES
+    assert load_scenario(write(GOOD + "quantum: 1 B\n")).specs[0].max_messages == DEFAULT_MAX_PIECES
+    assert load_scenario(write(GOOD + "quantum: 1 B\nmax_messages: 7\n")).specs[0].max_messages == 7

@@ -43,6 +43,15 @@ class Costs:
     credit_s: float = 0.0
     """Seconds until a freed slot is seen by the sender."""
     rates: Rates = field(default_factory=Rates)
+    nvls_loop_s: float = 0.0
+    """Seconds that a loop of NVLS costs each of its stages, whatever its bytes."""
+    nvls_rate: float = math.inf
+    """Bytes of a loop, of all heads together, that a stage of NVLS does in a second."""
+
+    halves: float = 1.0
+    """On the rates of send/recv, where half of the threads send and half receive: what each does above half."""
+    flag_s: float = 0.0
+    """Seconds until a flag that one GPU sets is seen by another, in barriers."""
 
     def slice_cost_s(self, protocol: str, threads: int) -> float:
         """Return the fixed cost of a slice with some number of threads, in seconds.
@@ -56,6 +65,10 @@ class Costs:
         if protocol == "ll128":
             return self.slice_s + self.threads_s * threads / 640
         return self.slice_s + self.threads_s * math.log2(max(threads, 96) / 96) / math.log2(512 / 96)
+
+    def nvls_work_s(self, size_bytes: int) -> float:
+        """Return the seconds of a stage of NVLS for the bytes of a loop, beside the fixed part."""
+        return size_bytes / self.nvls_rate
 
 
 FREE = Costs(feed_bytes=0)

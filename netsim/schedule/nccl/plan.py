@@ -17,10 +17,10 @@ Ranks = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree over all ranks."""
+    """One tree over all ranks; for NVLSTree a forest with a tree a head, for CollnetChain one with a chain a node."""
 
     parent: Ranks
-    """Parent of each rank, -1 at the root."""
+    """Parent of each rank, -1 at a root, and in a forest for a rank that takes no part."""
     children: tuple[Ranks, ...]
     """Children of each rank, in the order in which they are served."""
 
@@ -39,7 +39,7 @@ class Channel:
     ring: Ranks = ()
     """Ranks in ring order; position p of NCCL is ``ring[p]``, rank 0 first."""
     tree: Tree | None = None
-    """Its tree, for algorithms that have one."""
+    """Its tree, for algorithms that have one; a forest for NVLSTree (a tree a head) and CollnetChain (a chain a node)."""
     node_tree: Tree | None = None
     """NVLSTree: the tree over nodes, numbered as in the plan; head h of a node exchanges with the heads h of others."""
     chains: tuple[Ranks, ...] = ()

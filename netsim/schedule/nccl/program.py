@@ -123,6 +123,10 @@ class Program:
         """Return what the receiver of the next slice of a connection waits for."""
         return connection.sent.popleft(), self._milestone, 0.0
 
+    def cost(self, lane: int, primitive: str, size: int) -> tuple[float, float]:
+        """Return the fixed seconds and the seconds of work that a primitive on a slice costs a lane."""
+        return self._fixed[lane], self._work_s(lane, primitive, size)
+
     def operation(
         self,
         lane: int,
@@ -323,7 +327,7 @@ class Program:
         needs: Sequence[tuple[int, int, float]],
         work: float,
         early: bool,
-        **more: float,
+        **more: Any,
     ) -> int:
         wire = self.kind.wire(size)
         feed = self.plan.costs.feed_bytes

@@ -40,3 +40,8 @@ def test_no_crossing_is_said(ask: Callable) -> None:
     assert answer.code == 0
     assert "no crossing" in answer.out
     assert "ring is the fastest" in answer.out
+
+
+def test_sizes_in_the_csv_are_whole_bytes(ask: Callable) -> None:
+    (row,) = rows(ask(f"{TREE} -b 500K -e 4M --chunks 1 --csv -").out)
+    assert all(row[name].isdecimal() for name in ("crossing_bytes", "formula_bytes", "low_bytes", "high_bytes"))

@@ -17,6 +17,16 @@ def test_doctor_names_versions_folder_and_extras(ask: Callable) -> None:
         assert word in answer.out
 
 
+def test_extras_for_what_is_not_there_yet_say_so(ask: Callable) -> None:
+    lines = [line for line in ask("doctor").out.splitlines() if line.startswith("  extra")]
+    assert {line.split()[1]: line.endswith("later") for line in lines} == {
+        "plot": False,
+        "cluster": True,
+        "fast": True,
+        "calibrate": True,
+    }
+
+
 def test_a_shadowed_package_is_a_fault(ask: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(siblings, "misplaced", lambda: ["the package 'topologies' is imported from /elsewhere"])
     answer = ask("doctor")

@@ -134,3 +134,32 @@ def test_staging_without_gpudirect_is_visible_and_slower(ask: Callable) -> None:
     assert (direct["gpudirect"], staged["gpudirect"]) == ("true", "false")
     # With one GPU a server each NIC's uplink carries the data once more on its way to and from host memory.
     assert float(staged["time_us"]) > 1.05 * float(direct["time_us"])
+
+
+def test_a_line_of_nccl_tests_can_be_pasted(ask: Callable) -> None:
+    plain = ask(f"perf all_reduce {IDEAL} --algo ring -b 1K -e 1M -f 32 -g 8 --csv -")
+    pasted = "-b 1k -e 1m -f 32 -g 8 -t 1 -d half -o avg -m 1 -a 1 -G 10 -R 1 -n 20 -w 5 -c 0 -p 1 -C 1 -x 2 --timeout 60"
+    answer = ask(f"perf all_reduce {IDEAL} --algo ring --csv - {pasted}")
+    assert answer.out == plain.out
+    assert answer.err.startswith("netsim: -n, -w, -c, -o, -d, -t, -m, -a, -G, -R, -p, -C, -x, --timeout ignored: ")
+    assert "sizes are bytes, of whatever type" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1k", 2**10), ("1.5m", 3 * 2**19), ("1g", 2**30), ("2 m", 2**21), ("1kB", 1000)]
+)
+def test_a_bare_suffix_is_binary_in_either_case(text: str, size: int, ask: Callable) -> None:
+    answer = ask(f"perf all_reduce {IDEAL} --algo ring --csv -", "-b", text, "-e", text)
+    assert [int(row["size_bytes"]) for row in rows(answer.out)] == [size]
+
+
+def test_auto_refuses_two_ways_to_say_one_thing(ask: Callable) -> None:
+    answer = ask(f"perf all_reduce {IDEAL} --chunk 1K --chunks 4")
+    assert answer.code == 2
+    assert "not both" in answer.sentence()
+
+
+def test_a_quantum_of_a_byte_is_refused_at_once(ask: Callable) -> None:
+    answer = ask(f"perf all_reduce {IDEAL} -b 1M -e 1M --quantum 1")
+    assert answer.code == 2
+    assert "14680064 pieces with --quantum 1" in answer.sentence()

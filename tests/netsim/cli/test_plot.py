@@ -55,9 +55,11 @@ def test_without_matplotlib_a_sentence_says_how_to_get_it(ask: Callable, monkeyp
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ("ring -o picture.pdf", ".pdf"),
-        ("ring -o picture", "accepted are .svg and .png"),
-        (", -o picture.svg", "names no algorithm"),
+        ("ring -o picture.jpg", "ends in '.jpg'; accepted are .svg, .png and .pdf"),
+        ("ring -o picture", "'picture' has no ending that tells the kind of picture; accepted are .svg"),
+        (", -o picture.svg", "has an empty name"),
+        ("ring,,flat -o picture.svg", "has an empty name"),
+        ("ring -o nowhere/picture.svg", "there is no folder 'nowhere'"),
         ("ring -o picture.svg --measured /nowhere.csv", "/nowhere.csv"),
         ("ring,ring -o picture.svg", "different"),
     ],
@@ -69,3 +71,12 @@ def test_a_wrong_question_gets_one_sentence(more: str, words: str, ask: Callable
     assert answer.code == 2
     assert words in answer.sentence()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_log_of_nccl_tests_is_laid_over_as_it_is(ask: Callable, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    row = "4096 1024 float sum -1 10.00 0.41 0.72 0 9.90 0.41 0.72 0"
+    (tmp_path / "run.log").write_text(f"# nThread 1 nGpus 8\n  {row}\n")
+    picture = tmp_path / "picture.svg"
+    assert ask(LINE, "ring", "--measured", str(tmp_path / "run.log"), "-o", str(picture)).code == 0
+    assert "measured: run" in picture.read_text()

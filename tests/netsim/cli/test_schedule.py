@@ -79,3 +79,14 @@ def test_dimensions_are_given_with_the_name(ask: Callable) -> None:
         "dimension 2 all-gather step 1",
         "dimension 1 all-gather step 1",
     ]
+
+
+def test_without_a_name_the_first_algorithm_that_serves_is_told(ask: Callable) -> None:
+    assert ask("schedule show sendrecv").out.startswith("sendrecv by direct: 4 ranks")
+    assert ask("schedule prove alltoall").out.startswith("proved: alltoall by pairwise")
+
+
+def test_more_ranks_than_the_limit_are_refused_before_anything_is_built(ask: Callable) -> None:
+    answer = ask("schedule show all_reduce -p 100000000")
+    assert answer.code == 2
+    assert "at least 99999999 messages, more than the limit of 1000000" in answer.sentence()

@@ -66,3 +66,38 @@ def test_the_pace_is_told_in_words() -> None:
     # 10 done in 5 s, 2 of them from before: 1.6 a second, 32 left
     assert _pace(10, 2, 42, 5.0) == "10 done, 1.6 a second, 20 s left"
     assert _pace(2, 2, 42, 0.1) == "2 done"
+
+
+def test_rows_stay_kept_while_a_run_fails_and_are_not_run_again(ask: Callable, scenario: Path, monkeypatch) -> None:
+    import scenarios.sweep
+
+    scenario.write_text(SCENARIO.replace("two_shot", "nvls"))
+    first = ask("sweep", str(scenario), "--workers", "1")
+    assert "the other 6 rows stay in results/mine.csv.partial, and the next sweep runs only what failed" in first.err
+    runs = []
+    monkeypatch.setattr(scenarios.sweep, "run_spec", lambda spec: runs.append(spec) or scenarios.run.run_spec(spec))
+    assert ask("sweep", str(scenario), "--workers", "1").code == 1
+    assert [(spec.machine.topology, spec.algorithm) for spec in runs] == [("hgx-a100", "nvls")] * 2
+    # Mended, the rest is done and the file goes.
+    scenario.write_text(SCENARIO.replace(", two_shot", ""))
+    assert ask("sweep", str(scenario), "--workers", "1").code == 0
+    assert [path.name for path in Path("results").iterdir()] == ["mine.csv"]
+
+
+def test_an_interruption_says_how_many_rows_are_kept(ask: Callable, scenario: Path, monkeypatch) -> None:
+    import scenarios.sweep
+
+    runs = []
+
+    def interrupted(spec):
+        runs.append(spec)
+        if len(runs) == 4:
+            raise KeyboardInterrupt
+        return scenarios.run.run_spec(spec)
+
+    monkeypatch.setattr(scenarios.sweep, "run_spec", interrupted)
+    answer = ask("sweep", str(scenario), "--workers", "1")
+    assert answer.code == 130
+    assert answer.sentence() == (
+        "netsim: stopped; 3 of 8 rows are kept in results/mine.csv.partial, and the same sweep goes on from there"
+    )

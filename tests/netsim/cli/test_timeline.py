@@ -2,6 +2,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 LINE = "timeline all_reduce --topology ideal-switch:4@450GB/s,1us --size 1M --algo ring -o"
 
 
@@ -36,3 +38,12 @@ def test_an_output_that_cannot_be_written_is_refused(ask: Callable) -> None:
     answer = ask(LINE, ".")
     assert answer.code == 2
     assert "--output" in answer.sentence()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"), [(("",), "such as trace.json"), (("-", "--routing", "ecmp:0..3"), "range of seeds")]
+)
+def test_a_wrong_question_gets_one_sentence(more: tuple[str, ...], words: str, ask: Callable) -> None:
+    answer = ask(LINE, *more)
+    assert answer.code == 2
+    assert words in answer.sentence()

@@ -48,7 +48,7 @@ GPU3    SYS     SYS     SYS      X      32-63           1
 
 
 def test_import_writes_a_file_that_is_the_same_machine(ask: Callable, tmp_path: Path) -> None:
-    matrix, target = tmp_path / "box.txt", tmp_path / "new" / "box.yaml"
+    matrix, target = tmp_path / "box.txt", tmp_path / "box.yaml"
     matrix.write_text(MATRIX)
     answer = ask(f"topo import {matrix} -o {target}")
     assert answer.code == 0

@@ -30,5 +30,11 @@ def test_a_curve_of_no_size_at_all_is_no_fault() -> None:
 def test_the_end_of_the_name_chooses_the_form() -> None:
     pytest.importorskip("matplotlib")
     assert (check_plot_target("a.SVG"), check_plot_target("b/c.png")) == ("svg", "png")
-    with pytest.raises(NetsimError, match=r"accepted are \.svg and \.png"):
+    with pytest.raises(NetsimError, match=r"accepted are \.svg, \.png and \.pdf"):
         check_plot_target("a.jpg")
+
+
+def test_a_pdf_has_the_same_bytes_each_time() -> None:
+    first = picture([LINE, POINTS], form="pdf")
+    assert first.startswith(b"%PDF")
+    assert first == picture([LINE, POINTS], form="pdf")

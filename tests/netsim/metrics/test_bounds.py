@@ -8,7 +8,7 @@ import pytest
 
 import topologies
 from netsim.engine.run import simulate
-from netsim.errors import InternalError
+from netsim.errors import InternalError, ScheduleError
 from netsim.fabric import Link
 from netsim.metrics.bounds import check_run, collective_bound, run_lower_bound
 from netsim.metrics.closed_forms import closed_form, uniform_network, unpipelined_tree
@@ -431,3 +431,18 @@ def test_what_does_not_depend_on_the_size_is_computed_once_and_from_what_the_rou
         graph.edges[edge]["link"] = Link(0.0, 1.0)
     assert collective_bound("all_reduce", 8_000_000, router) == pytest.approx(12e-3)
     assert collective_bound("all_reduce", 8, Router(graph)) == pytest.approx(12.0)  # 12 bytes at a byte a second
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("all_reduce", "ring", 0, 100, 1e-6, 1e9), "over 0 ranks"),
+        (("all_reduce", "ring", 4, -1, 1e-6, 1e9), "size_bytes is -1"),
+        (("all_reduce", "ring", 4, 100, float("nan"), 1e9), "alpha is nan s"),
+        (("all_reduce", "ring", 4, 100, 1e-6, 0.0), "B 0.0 B/s"),
+        (("allreduce", "ring", 4, 100, 1e-6, 1e9), "unknown collective 'allreduce'"),
+    ],
+)
+def test_a_closed_form_of_numbers_that_are_none_is_refused(given, words):
+    with pytest.raises(ScheduleError, match=words):
+        closed_form(*given)

@@ -182,7 +182,6 @@ def test_a_device_is_not_read(tmp_path):
 
 
 def test_numbers_equal_to_what_was_asked_for_become_it(mine):
-    text = FLAT.replace("'mine', ranks", "'mine', float(ranks)")
-    schedule = mine(text + "    return made\n")
+    schedule = mine(FLAT + "    from dataclasses import replace\n    return replace(made, ranks=float(ranks))\n")
     netsim.prove(schedule)
     assert type(schedule.ranks) is int

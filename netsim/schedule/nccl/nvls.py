@@ -1,0 +1,310 @@
+"""NCCL's NVLS on one node: the NVSwitch adds what it pulls from all GPUs and copies what it is given to all of them.
+
+Each channel loops over pieces of a chunk a head. Three groups of threads work at the same time on following loops: copy
+in (from user memory to a buffer that the switch reads), reduce and multicast (each head its chunk), copy out. What the
+switch reads and writes moves through ports of the GPUs' memory, without their threads. Every GPU is pulled from and
+written to, heads included, so an all-reduce costs each GPU S + S/H bytes out and as many in. Facts of NCCL 2.30
+(device/all_reduce.h and its like). Deliberately left out: flags and fences, which are part of a loop's cost.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from netsim.errors import ScheduleError
+from netsim.schedule.dag import BRANCH, COMPUTE, END, HEAD, LEFT, LEG, OUTPUT, TRUNK, Schedule
+from netsim.schedule.nccl.plan import Plan, Ranks
+from netsim.schedule.nccl.program import Program
+
+MAX_HEADS = 32
+"""Most heads of a node (NCCL_MAX_NVLS_ARITY)."""
+GRAIN_BYTES = 16_384
+"""The chunks of a last, shorter loop are multiples of this."""
+
+Need = tuple[int, int, float]
+
+
+def build(plan: Plan, *, limit: int | None = None) -> Schedule:
+    """Build the NVLS schedule of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        Its collective is all_reduce, all_gather or reduce_scatter, its protocol simple, its ranks all on one node; its
+        heads are by default the first 32 ranks.
+    limit : int or None
+        The most operations accepted.
+
+    Raises
+    ------
+    ScheduleError
+        If the plan is for anything else; all-gather and reduce-scatter need every rank to be a head.
+    """
+    if plan.collective not in _BUILDERS:
+        raise ScheduleError(f"nvls has no {plan.collective}; accepted are {', '.join(_BUILDERS)}")
+    check_simple(plan, "nvls")
+    if len(plan.nodes) > 1:
+        raise ScheduleError(f"nvls works inside one node, but the plan has {len(plan.nodes)}; nvls_tree takes several")
+    program = Program(plan, limit=limit)
+    if plan.ranks > 1:
+        heads = heads_of(plan, "nvls")[0]
+        if plan.collective != "all_reduce" and sorted(heads) != list(range(plan.ranks)):
+            raise ScheduleError(
+                f"{plan.collective} by nvls needs every rank to be a head, but {len(heads)} of {plan.ranks} are; "
+                f"at most {MAX_HEADS} can be"
+            )
+        members = tuple(range(plan.ranks))
+        domains = [Domain(program, channel.number, members, heads) for channel in plan.channels]
+        _BUILDERS[plan.collective](program, domains)
+    return program.build()
+
+
+def check_simple(plan: Plan, name: str) -> None:
+    """Raise `ScheduleError` unless a plan is for Simple, the only protocol of algorithms in switches."""
+    if plan.protocol != "simple":
+        raise ScheduleError(f"{name} has no protocol {plan.protocol}; accepted is simple")
+
+
+def nodes_of(plan: Plan) -> tuple[Ranks, ...]:
+    """Return the ranks of each node of a plan, one node if it names none, after making sure that they are all there."""
+    nodes = plan.nodes or (tuple(range(plan.ranks)),)
+    if sorted(rank for node in nodes for rank in node) != list(range(plan.ranks)):
+        raise ScheduleError(f"the nodes {nodes} do not hold each of {plan.ranks} ranks once")
+    return nodes
+
+
+def heads_of(plan: Plan, name: str) -> tuple[Ranks, ...]:
+    """Return the heads of each node of a plan, by default its first ranks, as many on all nodes.
+
+    Raises
+    ------
+    ScheduleError
+        If they are no ranks of their nodes, or not as many on each.
+    """
+    nodes = nodes_of(plan)
+    heads = plan.heads or tuple(node[: min(MAX_HEADS, *map(len, nodes), MAX_HEADS)] for node in nodes)
+    if len(heads) != len(nodes):
+        raise ScheduleError(f"{name} has heads for {len(heads)} nodes, but the plan has {len(nodes)}")
+    for node, mine in zip(nodes, heads, strict=True):
+        if len(mine) != len(heads[0]) or not 1 <= len(set(mine) & set(node)) == len(mine) <= MAX_HEADS:
+            raise ScheduleError(
+                f"{name} on the node of ranks {node} has the heads {mine}; accepted are 1 to {MAX_HEADS} different ones "
+                "of its ranks, as many as on the first node"
+            )
+    return heads
+
+
+def loops(plan: Plan, heads: int) -> Iterator[tuple[int, int, int, list[tuple[int, int]]]]:
+    """Yield (loop, place of the channel, bytes, chunks) of every loop of an all-reduce, the channels in turn.
+
+    The chunks are (offset, size) of each head; in the last loop of a channel they are shorter, in steps of 16 KiB, so
+    that the last heads may have none.
+    """
+    chunks = [plan.chunk_of(channel) for channel in plan.channels]
+    for number in range(max(-(-share // (heads * chunk)) for (_, share), chunk in zip(plan.shares, chunks, strict=True))):
+        for place, ((offset, share), whole) in enumerate(zip(plan.shares, chunks, strict=True)):
+            piece = heads * whole
+            left = min(share - number * piece, piece)
+            if left <= 0:
+                continue
+            grain = min(GRAIN_BYTES, whole)
+            chunk = min(whole, grain * -(-left // (heads * grain)))
+            bounds = [min(head * chunk, left) for head in range(heads + 1)]
+            start = offset + number * piece
+            yield number, place, left, [(start + bounds[h], bounds[h + 1] - bounds[h]) for h in range(heads)]
+
+
+class Domain:
+    """The stages of NVLS for one channel on the ranks that one switch joins.
+
+    Parameters
+    ----------
+    program : Program
+        Where operations go.
+    channel : int
+        Number of the channel.
+    ranks : tuple of int
+        All ranks at the switch.
+    heads : tuple of int
+        Those that reduce and multicast.
+    """
+
+    def __init__(self, program: Program, channel: int, ranks: Ranks, heads: Ranks) -> None:
+        self.program = program
+        self.channel = channel
+        self.ranks = ranks
+        self.heads = heads
+        self._group = program.group(ranks)
+        self._filled: dict[int, list[int]] = {}
+        """For each loop the copies into the buffer."""
+        self._read: dict[int, list[int]] = {}
+        """For each loop what must have left before the buffer is free again."""
+        self._arrived: dict[int, dict[int, list[int]]] = {}
+        """For each loop and rank what the switch delivers there."""
+        self._emptied: dict[int, list[int]] = {}
+        """For each loop the copies out of the buffer."""
+
+    def work_s(self, size: int) -> float:
+        """Return the seconds that a head works on its chunk: all heads' chunks at once make up the loop."""
+        return self.program.plan.costs.nvls_work_s(size * len(self.heads))
+
+    def copy_in(self, loop: int, size: int) -> None:
+        """Let every rank copy its data of a loop into its buffer; no buffer is needed where user memory is registered."""
+        plan = self.program.plan
+        if plan.registered:
+            return
+        needs = self._freed(self._read, loop)
+        seconds = plan.costs.nvls_loop_s + plan.costs.nvls_work_s(size)
+        self._filled[loop] = [
+            self.program.operation(
+                self.program.lane(rank, self.channel, "copy in"), COMPUTE, needs=needs, duration=seconds, chunk=loop
+            )
+            for rank in self.ranks
+        ]
+
+    def pull(self, loop: int, head: int, offset: int, size: int, needs: Sequence[Need] = ()) -> int:
+        """Let a head have its chunk added up from all ranks, when its lane has come so far, and return the output.
+
+        The lane's next operation can run `early`, as it does its work while the chunk comes.
+        """
+        program, number = self.program, self.channel
+        wanted = [(op, END, 0.0) for op in self._filled.get(loop, ())]
+        begun = program.operation(program.lane(head, number, "reduce"), COMPUTE, needs=[*wanted, *needs], chunk=loop)
+        legs = [
+            program.operation(
+                program.port(rank, f"channel {number} leg {head}"),
+                LEG,
+                offset,
+                size,
+                src=rank,
+                needs=[(begun, END, 0.0)],
+                group=self._group,
+                from_input=True,
+                chunk=loop,
+            )
+            for rank in self.ranks
+        ]
+        return program.operation(
+            program.port(head, f"channel {number} output"),
+            OUTPUT,
+            offset,
+            size,
+            dst=head,
+            needs=[(leg, HEAD, 0.0) for leg in legs],
+            group=self._group,
+            chunk=loop,
+        )
+
+    def read(self, loop: int, op: int) -> None:
+        """Note that an operation is the last to read what a loop has copied in, for one of the heads."""
+        self._read.setdefault(loop, []).append(op)
+
+    def room(self, loop: int) -> list[Need]:
+        """Return what a head waits for before it multicasts into a loop's slot of the buffers."""
+        return self._freed(self._emptied, loop)
+
+    def push(self, loop: int, head: int, role: str, offset: int, size: int, needs: Sequence[Need], **more: Any) -> int:
+        """Let a head multicast its chunk to all ranks in one of its lanes, and return the trunk; `more`: its columns."""
+        program, number = self.program, self.channel
+        trunk = program.operation(
+            program.lane(head, number, role),
+            TRUNK,
+            offset,
+            size,
+            src=head,
+            needs=needs,
+            group=self._group,
+            duration=program.plan.costs.nvls_loop_s,
+            work=self.work_s(size),
+            chunk=loop,
+            step=1,
+            **more,
+        )
+        for rank in self.ranks:
+            branch = program.operation(
+                program.port(rank, f"channel {number} branch {head}"),
+                BRANCH,
+                offset,
+                size,
+                dst=rank,
+                needs=[(trunk, HEAD, 0.0)],
+                group=self._group,
+                chunk=loop,
+                step=1,
+            )
+            self._arrived.setdefault(loop, {}).setdefault(rank, []).append(branch)
+        return trunk
+
+    def copy_out(self, loop: int, size: int) -> None:
+        """Let every rank copy a loop's result out of its buffer; where user memory is registered it is there already."""
+        plan = self.program.plan
+        if plan.registered:
+            return
+        seconds = plan.costs.nvls_loop_s + plan.costs.nvls_work_s(size)
+        self._emptied[loop] = [
+            self.program.operation(
+                self.program.lane(rank, self.channel, "copy out"),
+                COMPUTE,
+                needs=[(op, END, 0.0) for op in self._arrived[loop][rank]],
+                duration=seconds,
+                chunk=loop,
+                step=2,
+            )
+            for rank in self.ranks
+        ]
+
+    def _freed(self, users: dict[int, list[int]], loop: int) -> list[Need]:
+        """Return what waits for the slot of a loop: those who used it some loops ago, one slot a loop."""
+        plan = self.program.plan
+        return [(op, LEFT, plan.costs.credit_s) for op in users.pop(loop - plan.slots, ())]
+
+
+def _all_reduce(program: Program, domains: list[Domain]) -> None:
+    """Copy in, reduce and multicast, copy out."""
+    for loop, place, size, chunks in loops(program.plan, len(domains[0].heads)):
+        domain = domains[place]
+        domain.copy_in(loop, size)
+        room = domain.room(loop)
+        for head, (offset, part) in zip(domain.heads, chunks, strict=True):
+            if part:
+                output = domain.pull(loop, head, offset, part, room)
+                domain.read(loop, domain.push(loop, head, "reduce", offset, part, [(output, HEAD, 0.0)], early=True))
+        domain.copy_out(loop, size)
+
+
+def _all_gather(program: Program, domains: list[Domain]) -> None:
+    """Multicast every rank's own block from user memory, copy out."""
+    for loop, domain, size, blocks in _block_loops(program.plan, domains):
+        room = domain.room(loop)
+        for head, offset in blocks:
+            domain.push(loop, head, "multicast", offset, size, room, from_input=True)
+        domain.copy_out(loop, size * len(blocks))
+
+
+def _reduce_scatter(program: Program, domains: list[Domain]) -> None:
+    """Copy in, have every rank's block added up for it, straight into user memory."""
+    costs = program.plan.costs
+    for loop, domain, size, blocks in _block_loops(program.plan, domains):
+        domain.copy_in(loop, size * len(blocks))
+        for head, offset in blocks:
+            output = domain.pull(loop, head, offset, size)
+            seconds = costs.nvls_loop_s + domain.work_s(size)
+            lane = program.lane(head, domain.channel, "reduce")
+            needs = [(output, END, 0.0)]
+            domain.read(
+                loop, program.operation(lane, COMPUTE, needs=needs, duration=seconds, early=True, chunk=loop, step=1)
+            )
+
+
+def _block_loops(plan: Plan, domains: list[Domain]) -> Iterator[tuple[int, Domain, int, list[tuple[int, int]]]]:
+    """Yield (loop, domain, size of a chunk, (head, offset) of each chunk) where every rank has a block."""
+    block = plan.size_bytes // plan.ranks
+    laid = list(zip(domains, plan.shares, map(plan.chunk_of, plan.channels), strict=True))
+    for number in range(max(-(-share // chunk) for _, (_, share), chunk in laid)):
+        for domain, (offset, share), chunk in laid:
+            size = min(chunk, share - number * chunk)
+            if size > 0:
+                start = offset + number * chunk
+                yield number, domain, size, [(head, head * block + start) for head in domain.heads]
+
+
+_BUILDERS = {"all_reduce": _all_reduce, "all_gather": _all_gather, "reduce_scatter": _reduce_scatter}

@@ -1,0 +1,218 @@
+"""Lanes, work and messages one by one: for builders of this room whose order is no loop of primitives over slots.
+
+Where `netsim.schedule.nccl.program` writes what a ring or a tree does chunk after chunk, this writes whatever is asked:
+messages of several ranges, messages of a proxy or a copy engine, what happens inside a switch, and lanes that wait for
+each other. The costs are the same.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from netsim.errors import ScheduleError, TooManyMessagesError
+from netsim.schedule.dag import COMPUTE, LEFT, Schedule, ScheduleBuilder
+from netsim.schedule.nccl.costs import Costs
+from netsim.schedule.nccl.protocols import PROTOCOLS, SLOTS, Protocol
+
+Need = tuple[int, int, float]
+Ranges = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What primitives cost some threads of a channel that work together."""
+
+    protocol: str
+    costs: Costs
+    threads: int
+    factor: float = 1.0
+    """On all rates: threads that share a block with others at another task may do better than their share."""
+
+    @property
+    def kind(self) -> Protocol:
+        """The facts of its protocol."""
+        return PROTOCOLS[self.protocol]
+
+    @property
+    def fixed_s(self) -> float:
+        """Seconds that a slice costs, whatever its size."""
+        return self.costs.slice_cost_s(self.protocol, self.threads)
+
+    def work_s(self, primitive: str, size: int) -> float:
+        """Return the seconds for the bytes of a slice, by the rate of a primitive (a field of `Rates`)."""
+        scale = min(1.0, self.threads / self.kind.max_threads)
+        rate = getattr(self.costs.rates, primitive) * scale * self.factor
+        each = int(self.kind.round_bytes * scale)
+        if each and size > each:
+            size = -(-size // each) * each
+        return float(size / rate)
+
+    def feed(self, wire: int) -> int:
+        """Return the bytes of the pieces in which a message of so many wire bytes goes into the GPU's link; 0 whole."""
+        feed = self.costs.feed_bytes
+        return feed if feed and wire > feed and not self.kind.follows else 0
+
+
+@dataclass
+class Slots:
+    """The buffer of one connection: a message takes the slot of the one `count` messages before, once that is used."""
+
+    lag_s: float = 0.0
+    """Seconds until the sender sees that a slot is free."""
+    count: int = SLOTS
+    sent: deque[int] = field(default_factory=deque)
+    """Messages on their way, in order."""
+    used: list[list[tuple[int, int]]] = field(default_factory=list)
+    """(operation, milestone) of all that uses each message, in order; when they are over its slot is free."""
+
+    def needs(self, number: int) -> list[Need]:
+        """Return what message `number` of the connection must wait for before anything is written into its slot."""
+        if number < self.count:
+            return []
+        if number - self.count >= len(self.used):
+            raise ScheduleError(f"message {number} of a connection with {self.count} slots needs one that is never free")
+        return [(op, milestone, self.lag_s) for op, milestone in self.used[number - self.count]]
+
+
+class Writer:
+    """Grow a schedule of lanes.
+
+    Parameters
+    ----------
+    collective, algorithm, ranks, size_bytes, root, align_bytes, protocol
+        As in `Schedule`.
+    limit : int or None
+        The most operations accepted.
+    start_s : float, seconds
+        What every lane waits at first, unless it is asked for without.
+    """
+
+    def __init__(
+        self,
+        collective: str,
+        algorithm: str,
+        ranks: int,
+        size_bytes: int,
+        *,
+        root: int = 0,
+        align_bytes: int = 1,
+        protocol: str = "simple",
+        limit: int | None = None,
+        start_s: float = 0.0,
+    ) -> None:
+        self._builder = ScheduleBuilder(
+            collective,
+            algorithm,
+            ranks,
+            size_bytes,
+            root=root,
+            align_bytes=align_bytes,
+            protocol=protocol,
+            buffered=True,
+        )
+        self._limit = limit
+        self._start_s = start_s
+        self._count = 0
+        self._last: dict[int, int] = {}
+        self._known: set[int] = set()
+        self._pending: dict[int, list[Need]] = {}
+
+    def lane(self, rank: int, role: str, *, starts: bool = True) -> int:
+        """Return the lane of a rank, made when first asked for; with `starts` it begins with the kernel."""
+        lane = self._builder.lane(rank, role)
+        if lane not in self._known:
+            self._known.add(lane)
+            if starts and self._start_s:
+                self.hold(lane, self._start_s)
+        return lane
+
+    def group(self, ranks: Sequence[int]) -> int:
+        """Return the number of a group of ranks that one switch must join."""
+        return self._builder.group(ranks)
+
+    def hold(self, lane: int, seconds: float, needs: Iterable[Need] = (), **columns: Any) -> int:
+        """Occupy a lane for some time without a link, and return the operation."""
+        columns = {"kind": COMPUTE, "duration": seconds} | columns
+        return self._add(lane, -1, -1, [(0, 0)], needs, columns)
+
+    def work(
+        self,
+        lane: int,
+        pace: Pace,
+        primitive: str,
+        size: int,
+        needs: Iterable[Need] = (),
+        *,
+        early: bool = False,
+        **columns: Any,
+    ) -> int:
+        """Let a lane do its part of a primitive without a link; with `early` it works while it waits, as LL does."""
+        return self.hold(lane, pace.fixed_s + pace.work_s(primitive, size), needs, early=early, **columns)
+
+    def message(
+        self,
+        lane: int,
+        src: int,
+        dst: int,
+        ranges: Ranges,
+        needs: Iterable[Need] = (),
+        *,
+        protocol: str = "simple",
+        **columns: Any,
+    ) -> int:
+        """Send ranges of the data without work of the lane (a proxy, a copy engine, a switch), and return the operation.
+
+        `columns` are those of `Schedule`; the bytes on the wire are the protocol's unless given.
+        """
+        columns.setdefault("wire", PROTOCOLS[protocol].wire(sum(size for _, size in ranges)))
+        return self._add(lane, src, dst, ranges, needs, columns)
+
+    def send(
+        self,
+        lane: int,
+        pace: Pace,
+        primitive: str,
+        src: int,
+        dst: int,
+        ranges: Ranges,
+        needs: Iterable[Need] = (),
+        **columns: Any,
+    ) -> int:
+        """Send ranges that a lane makes by a primitive while they go out, and return the operation."""
+        size = sum(part for _, part in ranges)
+        wire = pace.kind.wire(size)
+        made = {"duration": pace.fixed_s, "work": pace.work_s(primitive, size), "feed": pace.feed(wire), "wire": wire}
+        return self._add(lane, src, dst, ranges, needs, made | columns)
+
+    def join(self, lanes: Sequence[int]) -> None:
+        """Let lanes of a rank go on only when all of them have done what they have so far."""
+        last = [(self._last[lane], LEFT, 0.0) for lane in lanes if lane in self._last]
+        for lane in lanes:
+            self._pending.setdefault(lane, []).extend(need for need in last if need[0] != self._last.get(lane))
+
+    def barrier(self, lanes: Sequence[int], lag_s: float) -> None:
+        """Let lanes of different ranks go on only when each has seen that all others are here, a flag later.
+
+        What they have written must have arrived before they say so; give it to `hold` as needs before.
+        """
+        last = [(self.hold(lane, 0.0), LEFT) for lane in lanes]
+        for lane, (own, _) in zip(lanes, last, strict=True):
+            self._pending.setdefault(lane, []).extend((op, LEFT, lag_s) for op, _ in last if op != own)
+
+    def build(self) -> Schedule:
+        """Return the finished schedule."""
+        return self._builder.build()
+
+    def _add(self, lane: int, src: int, dst: int, ranges: Ranges, needs: Iterable[Need], columns: dict[str, Any]) -> int:
+        if self._limit is not None and self._count >= self._limit:
+            builder = self._builder
+            raise TooManyMessagesError(
+                f"{builder.collective} by {builder.algorithm} over {builder.ranks} ranks needs more than the limit of "
+                f"{self._limit} messages; raise it with --max-messages"
+            )
+        after = [*needs, *self._pending.pop(lane, ())]
+        op = self._builder.send(src, dst, ranges=ranges, after=after, lane=lane, **columns)
+        self._last[lane] = op
+        self._count += 1
+        return op
