@@ -157,6 +157,8 @@ class Router(NodeRoutes):
     def switch(self, ranks: Sequence[int], need: str) -> int:
         """Return the node of the switch that can join a group of ranks.
 
+        Ranks of several hosts may also be joined by a network switch behind their NICs: that with the fewest links to all.
+
         Parameters
         ----------
         ranks : sequence of int
@@ -167,7 +169,7 @@ class Router(NodeRoutes):
         Raises
         ------
         FabricError
-            If no switch with that ability has a direct link to and from every member.
+            If no switch with that ability has a direct link to and from every member, nor a network switch a route.
         """
         members = [self._rank_node[rank] for rank in ranks]
         common = None
@@ -177,10 +179,29 @@ class Router(NodeRoutes):
         for node in sorted(common or ()):
             if self.abilities[need][node]:
                 return node
+        if len({self.hosts[node] for node in members}) > 1:
+            found = [
+                (links, node)
+                for node, kind in enumerate(self._kind)
+                if kind == NETWORK_SWITCH and self.abilities[need][node] and (links := self._links_to_all(ranks, node))
+            ]
+            if found:
+                return min(found)[1]
         raise FabricError(
             f"no switch with {need}=True is linked to all of the {len(members)} GPUs from {self.nodes[members[0]]!r} "
             f"to {self.nodes[members[-1]]!r}; in-network operations need one (NVSwitch of Hopper or later)"
         )
+
+    def _links_to_all(self, ranks: Sequence[int], switch: int) -> int:
+        """Count the links of the routes from some ranks to a switch and back, 0 where one has none."""
+        count = 0
+        for rank in ranks:
+            node = self._rank_node[rank]
+            up, down = self._find(node, switch, rank), self._find(switch, node, rank)
+            if up is None or down is None:
+                return 0
+            count += len(up) + len(down)
+        return count
 
     def path_up(self, rank: int, switch: int) -> Path:
         """Return the links from a rank to a switch that `switch` found."""

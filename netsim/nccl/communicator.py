@@ -42,6 +42,8 @@ class Communicator:
     """Whether NICs reach GPU memory directly."""
     p2p: bool = True
     """Whether GPUs of a node reach each other's memory; else they share host memory."""
+    peer_links: int = 0
+    """NVLinks' worth of bandwidth between any two GPUs of a node, the least of all pairs; 0 where one pair has none."""
     version: Version = DEFAULT
     environment: Mapping[str, str] = field(default_factory=dict)
     """NCCL's environment variables as the user gave them, by name."""

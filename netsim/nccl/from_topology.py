@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from netsim.errors import NetsimError
-from netsim.fabric import NETWORK_SWITCH, ranks_of
+from netsim.fabric import NETWORK_SWITCH, Link, ranks_of
 from netsim.nccl.communicator import Communicator
 from netsim.nccl.graphs import COLLNET_CHAIN, COLLNET_DIRECT, GRAPH_IDS, NVLS, RING, TREE, ChannelGraph
-from netsim.nccl.paths import LOC, NVL, PXB, SYS, TYPES, Paths, Reach
+from netsim.nccl.paths import LOC, NVB, NVL, PXB, SYS, TYPES, Paths, Reach
 from netsim.nccl.search import GraphSearch, empty_graph, most_channels
-from netsim.nccl.speeds import AMD
+from netsim.nccl.speeds import AMD, nvlink_GBps
 from netsim.nccl.system import NodeSystem, node_systems
 from netsim.nccl.variables import flag, level, number
 from netsim.nccl.version import DEFAULT, Version
@@ -103,6 +103,7 @@ def communicator(
         net_GBps=min(ports, default=0.0),
         gdr=all(node.gdr for node in nodes),
         p2p=all(node.p2p for node in nodes),
+        peer_links=min(node.peer_links for node in nodes),
         version=version,
         environment=given,
     )
@@ -117,6 +118,7 @@ class _Node:
     multicast: bool
     gdr: bool
     p2p: bool
+    peer_links: int
 
 
 @lru_cache(maxsize=64)
@@ -134,7 +136,15 @@ def _searched(system: NodeSystem, reach: Reach, version: Version, cross_nic: int
         graphs[COLLNET_DIRECT] = search.graph(COLLNET_DIRECT, 1, most_channels(version), collnet=True)
     if nvls and multicast:
         graphs[NVLS] = search.graph(NVLS, 1, most_channels(version))
-    return _Node(graphs, _joined_by_switch(paths), multicast, not _stages(paths, ring), paths.p2p)
+    links = _peer_links(paths, version)
+    return _Node(graphs, _joined_by_switch(paths), multicast, not _stages(paths, ring), paths.p2p, links)
+
+
+def _peer_links(paths: Paths, version: Version) -> int:
+    """Return the NVLinks' worth of bandwidth between any two GPUs of a node, 0 where a pair has none."""
+    one = nvlink_GBps(Link(0.0, 1.0, kind="nvlink"), paths.system.capability, version) * 1000
+    pairs = [path for a, row in enumerate(paths.gpu_gpu) for b, path in enumerate(row) if a != b]
+    return min((int(path.bandwidth / one + 1e-6) if path.type <= NVB else 0 for path in pairs), default=0)
 
 
 def _agreed(graphs: list[ChannelGraph]) -> ChannelGraph:

@@ -4,8 +4,8 @@ The costs belong to the GPU and the protocol, and where GPUs reach each other ov
 hop takes is a property of the links (`netsim.fabric.Link.protocol_latency_s`).
 """
 
+import math
 import tomllib
-from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def generation(compute_capability: int, *, nvlink: bool = True) -> str:
     return _OLDEST if compute_capability < 90 else "blackwell"
 
 
-def costs(name: str, protocol: str) -> Costs:
+def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False) -> Costs:
     """Return what a protocol costs on a generation of GPU.
 
     Parameters
@@ -62,35 +62,41 @@ def costs(name: str, protocol: str) -> Costs:
         As `generation` returns it.
     protocol : {"ll", "ll128", "simple"}
         By which protocol; a generation that has no figures for one takes those of Simple.
+    peers : bool
+        Whether it is for send and receive, which start otherwise and halve the threads.
+    nvls : bool
+        Whether it is for NVLS, which starts otherwise.
 
     Examples
     --------
     >>> costs("hopper", "ll").start_s, costs("hopper", "simple").rates.send
     (4.04e-06, 39000000000.0)
     """
-    table = _read(name)
-    return _costs(table.get(protocol) or table["simple"], table.get("nvls", {}), table.get("p2p", {}))
+    file = _read(name)
+    table = file.get(protocol) or file["simple"]
+    given = {key: parse_rate(table.get(key) or table[kind], where=key) for key, kind in _KIND_OF.items()}
+    in_switch, between = file.get("nvls", {}), file["p2p"]
+    start_s = _time(table, "start")
+    if nvls and in_switch:
+        start_s = _time(in_switch, "start")
+    elif peers:
+        start_s = _time(between, "start_ll" if protocol == "ll" else "start")
+        if protocol == "ll":
+            given = dict.fromkeys(given, parse_rate(between["rate_ll"], where="rate_ll"))
+    return Costs(
+        start_s=start_s,
+        slice_s=_time(table, "slice"),
+        threads_s=_time(table, "threads"),
+        rates=Rates(**given),
+        nvls_loop_s=_time(in_switch, "loop"),
+        nvls_rate=parse_rate(in_switch["rate"], where="rate") if in_switch else math.inf,
+        halves=float(between["share"]) if protocol != "ll" else 1.0,
+    )
 
 
 def source(name: str) -> str:
     """Return where a generation's figures come from."""
     return str(_read(name)["source"])
-
-
-def _costs(table: dict[str, Any], nvls: dict[str, Any], p2p: dict[str, Any]) -> Costs:
-    del nvls, p2p
-    rates = {
-        name: parse_rate(table.get(name) or table[kind], where=name) for name, kind in _KIND_OF.items() if name in _RATES
-    }
-    return Costs(
-        start_s=_time(table, "start"),
-        slice_s=_time(table, "slice"),
-        threads_s=_time(table, "threads"),
-        rates=Rates(**rates),
-    )
-
-
-_RATES = {rate.name for rate in fields(Rates)}
 
 
 def _time(table: dict[str, Any], key: str) -> float:

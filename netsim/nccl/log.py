@@ -25,7 +25,8 @@ __all__ = ["Connection", "Log", "Operation", "Searched", "parse_log", "read_log"
 _MOST_BYTES = 512 << 20
 _NO_RANK = -1
 
-_VERSION = re.compile(r"(NCCL|RCCL) version *:? *v?(\d+\.\d+(?:\.\d+)?)")
+_VERSION = re.compile(r"(?:^|[\s>:\]])(NCCL|RCCL) version *:? *v?(\d+\.\d+(?:\.\d+)?)")
+_LIBRARY = re.compile(r"nccl-library=(\d{5})\b")
 _TEST = re.compile(r"# Collective test starting: (\w+?)_perf")
 _COMM = re.compile(r"comm (0x[0-9a-f]+) rank (\d+) n[rR]anks (\d+)")
 _COMM_ID = re.compile(r"commId (0x[0-9a-f]+)")
@@ -123,6 +124,9 @@ class _Reader:
         text = line.text
         if version := _VERSION.search(text):
             self._version(version[1], version[2])
+        elif library := _LIBRARY.search(text):
+            number = int(library[1])
+            self._version("NCCL", f"{number // 10000}.{number // 100 % 100}.{number % 100}")
         elif test := _TEST.search(text):
             self.test = _FUNCTIONS.get(test[1].replace("_", ""))
         elif comm := _COMM.search(text):

@@ -8,28 +8,36 @@ itself has to do runs while it waits. Deliberately left out: how warps share a l
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from netsim.errors import ScheduleError, TooManyMessagesError
-from netsim.schedule.dag import COMPUTE, END, HEAD, LEFT, TRANSFER, Schedule, ScheduleBuilder
-from netsim.schedule.nccl.costs import Rates
+from netsim.errors import ScheduleError
+from netsim.schedule.dag import END, HEAD, LEFT
+from netsim.schedule.nccl.lanes import (
+    COPY_SEND,
+    PRIMITIVES,
+    RECV,
+    RECV_COPY_SEND,
+    RECV_REDUCE_COPY,
+    RECV_REDUCE_COPY_SEND,
+    RECV_REDUCE_SEND,
+    SEND,
+    Lanes,
+)
 from netsim.schedule.nccl.plan import Plan
 
-SEND = "send"
-COPY_SEND = "copy_send"
-RECV_COPY_SEND = "recv_copy_send"
-RECV_REDUCE_SEND = "recv_reduce_send"
-RECV_REDUCE_COPY_SEND = "recv_reduce_copy_send"
-RECV_REDUCE_COPY = "recv_reduce_copy"
-RECV = "recv"
-PRIMITIVES = tuple(rate.name for rate in fields(Rates))
-"""Names of the primitives; each has a rate in `Costs`."""
-
-_NAMES = ("kind", "src", "dst", "offset", "size", "wire", "chunk", "step", "lane")
-_MORE = ("reduce", "from_input", "duration", "work", "feed", "early", "group")
+__all__ = [
+    "COPY_SEND",
+    "PRIMITIVES",
+    "RECV",
+    "RECV_COPY_SEND",
+    "RECV_REDUCE_COPY",
+    "RECV_REDUCE_COPY_SEND",
+    "RECV_REDUCE_SEND",
+    "SEND",
+    "Connection",
+    "Program",
+]
 
 
 @dataclass
@@ -46,7 +54,7 @@ class Connection:
     """Slices sent so far."""
 
 
-class Program:
+class Program(Lanes):
     """Grow the schedule of a plan one primitive at a time.
 
     Parameters
@@ -60,49 +68,9 @@ class Program:
     """
 
     def __init__(self, plan: Plan, *, limit: int | None = None, pieces: int = 1) -> None:
-        self.plan = plan
-        self.kind = plan.kind
-        self._limit = limit
-        costs = plan.costs
-        self._rates = {name: getattr(costs.rates, name) for name in PRIMITIVES}
-        if plan.registered and not self.kind.follows:
-            self._rates[RECV] = float("inf")  # the data is where it belongs already
+        super().__init__(plan, limit=limit, pieces=pieces)
         self._milestone = HEAD if self.kind.follows else END
-        self._columns: dict[str, list[float]] = {name: [] for name in _NAMES + _MORE}
-        self._requires: list[tuple[int, int, int, float]] = []
         self._connections: dict[tuple[int, int, int, str], Connection] = {}
-        self._builder = ScheduleBuilder(
-            plan.collective,
-            plan.algorithm,
-            plan.ranks,
-            plan.size_bytes,
-            root=plan.root,
-            align_bytes=plan.align_bytes,
-            pieces=pieces,
-            protocol=plan.protocol,
-            buffered=True,
-        )
-        self._names: dict[int, tuple[int, str]] = {}
-        self._threads: dict[int, int] = {}
-        self._fixed: dict[int, float] = {}
-        self._last: dict[int, int] = {}
-        self._beside: dict[int, list[int]] = {}
-        self._waiting: dict[int, list[int]] = {}
-
-    def lane(self, rank: int, channel: int, role: str = "", *, threads: int | None = None) -> int:
-        """Return the lane of a rank's channel, with the kernel's start before its first primitive.
-
-        `threads` are those of its group where the channel's are split; they set its rates and the cost of a slice.
-        """
-        name = (rank, f"channel {channel}{' ' if role else ''}{role}")
-        lane = self._builder.lane(*name)
-        if lane not in self._names:
-            self._names[lane] = name
-            self._threads[lane] = self.plan.threads if threads is None else threads
-            self._fixed[lane] = self.plan.costs.slice_cost_s(self.plan.protocol, self._threads[lane])
-            if self.plan.costs.start_s:
-                self._last[lane] = self._add(lane, -1, -1, 0, 0, 0, duration=self.plan.costs.start_s)
-        return lane
 
     def connection(self, src: int, dst: int, channel: int, role: str = "") -> Connection:
         """Return the connection of a channel from one rank to another."""
@@ -111,21 +79,9 @@ class Program:
             self._connections[key] = Connection(src, dst)
         return self._connections[key]
 
-    def port(self, rank: int, role: str) -> int:
-        """Return a lane of a rank's memory, which a switch reads or writes without the rank's threads."""
-        return self._builder.lane(rank, role)
-
-    def group(self, ranks: Sequence[int]) -> int:
-        """Return the number of a group of ranks that one switch must join."""
-        return self._builder.group(ranks)
-
     def take(self, connection: Connection) -> tuple[int, int, float]:
         """Return what the receiver of the next slice of a connection waits for."""
         return connection.sent.popleft(), self._milestone, 0.0
-
-    def cost(self, lane: int, primitive: str, size: int) -> tuple[float, float]:
-        """Return the fixed seconds and the seconds of work that a primitive on a slice costs a lane."""
-        return self._fixed[lane], self._work_s(lane, primitive, size)
 
     def operation(
         self,
@@ -339,18 +295,6 @@ class Program:
         connection.count += 1
         return op
 
-    def _next_to(self, lane: int, number: int) -> tuple[int, list[tuple[int, int, float]]]:
-        """Return a lane beside another, and what makes it wait for what the other has done so far."""
-        rank, role = self._names[lane]
-        pace = [(self._last[lane], LEFT, 0.0)] if lane in self._last else []
-        return self._builder.lane(rank, f"{role} beside {number}"), pace
-
-    def _step(self, lane: int, op: int) -> None:
-        """Note an operation as the latest of a lane, together with those that wait for it beside the lane."""
-        self._last[lane] = op
-        if lane in self._waiting:
-            self._beside[op] = self._waiting.pop(lane)
-
     def _slot(self, connection: Connection) -> list[tuple[int, int, float]]:
         """Return what a further slice waits for: the use of the slice whose slot it takes."""
         place = connection.count - self.plan.slots
@@ -362,65 +306,7 @@ class Program:
             )
         return [(connection.used[place], LEFT, self.plan.costs.credit_s)]
 
-    def _work_s(self, lane: int, primitive: str, size: int) -> float:
-        scale = min(1.0, self._threads[lane] / self.kind.max_threads)
-        rate = self._rates[primitive] * scale
-        each = int(self.kind.round_bytes * scale)  # fewer threads have shorter rounds
-        if each and size > each:
-            size = -(-size // each) * each
-        return float(size / rate)
-
     def _pass_empty(self, lane: int, receive: Iterable[Connection], send: Iterable[Connection]) -> None:
         """Let a lane pay for an empty slice; nothing moves, and its slot is free again at once."""
         if self._fixed[lane]:
             self._last[lane] = self._add(lane, -1, -1, 0, 0, 0, duration=self._fixed[lane])
-
-    def _add(
-        self,
-        lane: int,
-        src: int,
-        dst: int,
-        offset: int,
-        size: int,
-        wire: int,
-        *,
-        needs: Iterable[tuple[int, int, float]] = (),
-        duration: float = 0.0,
-        work: float = 0.0,
-        feed: int = 0,
-        early: bool = False,
-        reduce: float = False,
-        from_input: float = False,
-        chunk: float = 0,
-        step: float = 0,
-        kind: int | None = None,
-        group: int = -1,
-    ) -> int:
-        op = len(self._columns["lane"])
-        if self._limit is not None and op >= self._limit:
-            raise TooManyMessagesError(
-                f"{self.plan.collective} by {self.plan.algorithm} over {self.plan.ranks} ranks needs more than the limit of "
-                f"{self._limit} messages; raise it with --max-messages"
-            )
-        if kind is None:
-            kind = TRANSFER if src >= 0 else COMPUTE
-        row = (kind, src, dst, offset, size, wire, chunk, step, lane, reduce, from_input, duration, work, feed, early, group)
-        for column, value in zip(self._columns.values(), row, strict=True):
-            column.append(value)
-        self._requires += [(op, need, milestone, lag) for need, milestone, lag in needs]
-        last = self._last.get(lane)
-        if last in self._beside:
-            # The lane goes on when all that it writes side by side has left.
-            self._requires += [(op, other, LEFT, 0.0) for other in self._beside.pop(last)]
-        return op
-
-    def build(self) -> Schedule:
-        """Return the finished schedule."""
-        count = len(self._columns["lane"])
-        if count:
-            columns: dict[str, Any] = {name: np.array(column) for name, column in self._columns.items()}
-            self._builder.add(count, **columns)
-        if self._requires:
-            ops, needed, milestones, lags = (np.array(column) for column in zip(*self._requires, strict=True))
-            self._builder.require(ops, needed, milestones, lags)
-        return self._builder.build()

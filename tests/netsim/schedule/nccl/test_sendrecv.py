@@ -181,14 +181,18 @@ def test_the_own_block_is_copied_by_the_lane_unless_it_is_in_place():
 
 
 def test_a_relay_holds_the_sender_up_by_its_slots():
-    # Chunks of 1 KiB to the relay at once; over a network of 1 GB/s the relay frees one slot a microsecond or so.
-    plan = plan_of("alltoall", [range(2), range(2, 4)], 4 * 128 * KIB, channels=1, per_peer=1, slots=2, protocol="simple")
+    # 256 KiB from rank 0 to rank 3 by rank 1 in four chunks of 64 KiB with two slots on either message's way.
+    plan = plan_of("alltoall", [range(2), range(2, 4)], MIB, channels=1, per_peer=1, slots=2, protocol="simple")
     schedule = build(plan)
-    relayed = [op for op in range(len(schedule)) if (schedule.src[op], schedule.dst[op], schedule.chunk[op]) == (0, 1, 3)]
-    sent_on = [op for op in range(len(schedule)) if (schedule.src[op], schedule.dst[op], schedule.chunk[op]) == (1, 3, 3)]
-    later = [need for need, _, _ in schedule.requirements(relayed[2])]
-    assert len(relayed) >= 2
-    assert sent_on[0] in later
+
+    # Rank 1 has 256 KiB of its own for rank 3, too; what is rank 0's lies in the first MiB.
+    moves = list(zip(schedule.src, schedule.dst, schedule.chunk, schedule.offset < MIB, strict=True))
+    relayed, sent_on = ([op for op, move in enumerate(moves) if move == (*pair, 3, True)] for pair in ((0, 1), (1, 3)))
+    assert len(relayed) == len(sent_on) == 4
+    assert [need for need, _, _ in schedule.requirements(relayed[2]) if need in sent_on] == [sent_on[0]]
+    assert [need for need, _, _ in schedule.requirements(sent_on[2]) if need in relayed] == [relayed[2]]
+    # The third chunk goes on only when the receiver has taken the first one out of its buffer.
+    assert any(schedule.lane_names[schedule.lane[need]][0] == 3 for need, _, _ in schedule.requirements(sent_on[2]))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,210 @@
+"""A collective as NCCL would run it on a communicator: what it chooses, the plan of it, and the operations.
+
+The front of this room. Collectives that NCCL knows by name go through its cost model; all-to-all, send/recv, gather and
+scatter are grouped sends and receives. Costs are those of the GPUs' generation unless others are given.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from netsim.errors import NetsimError
+from netsim.nccl.availability import Options
+from netsim.nccl.channels import total_channels
+from netsim.nccl.communicator import Communicator
+from netsim.nccl.environment import allowed, settings, tuner_options
+from netsim.nccl.gpus import costs as gpu_costs
+from netsim.nccl.gpus import generation
+from netsim.nccl.planning import plan
+from netsim.nccl.settings import Settings
+from netsim.nccl.tuner import Choice, choose
+from netsim.nccl.tuner_constants import (
+    COLLNET_CHAIN,
+    COLLNET_DIRECT,
+    LL,
+    NVLS,
+    NVLS_TREE,
+    PAT,
+    RING,
+    SIMPLE,
+    TREE,
+)
+from netsim.nccl.tuner_costs import NVLS_KINDS, TUNED
+from netsim.schedule.dag import Schedule
+from netsim.schedule.nccl import collnet, nvls, nvls_tree, pat, peers, ring, rounds, sendrecv, tree
+from netsim.schedule.nccl.costs import FREE, Costs
+from netsim.schedule.nccl.plan import Plan
+
+PEERS = "p2p"
+"""Name of the algorithm of grouped sends and receives."""
+COLLECTIVES = (*TUNED, *peers.COLLECTIVES)
+
+_BUILDERS: dict[str, Callable[..., Schedule]] = {
+    RING: ring.build,
+    TREE: tree.build,
+    NVLS: nvls.build,
+    NVLS_TREE: nvls_tree.build,
+    COLLNET_DIRECT: collnet.build_direct,
+    COLLNET_CHAIN: collnet.build_chain,
+    PAT: pat.build,
+}
+ALGORITHMS = (*_BUILDERS, PEERS)
+"""Algorithms of NCCL, by this project's names."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """One collective, ready to be run."""
+
+    schedule: Schedule
+    algorithm: str
+    protocol: str
+    channels: int
+    """Channels in use."""
+    choice: Choice | None
+    """What NCCL's cost model says of all that could have run; None where it is not asked."""
+
+
+def build(
+    communicator: Communicator,
+    collective: str,
+    size_bytes: int,
+    *,
+    algorithm: str = "auto",
+    protocol: str = "auto",
+    root: int = 0,
+    align_bytes: int = 4,
+    channels: int | None = None,
+    registered: bool = False,
+    in_place: bool = False,
+    free: bool = False,
+    limit: int | None = None,
+) -> Built:
+    """Return the schedule of a collective as NCCL would run it.
+
+    Parameters
+    ----------
+    communicator : Communicator
+        Ranks and hardware, with NCCL's release and environment.
+    collective : str
+        One of `COLLECTIVES`.
+    size_bytes : int, bytes
+        As nccl-tests counts and rounds it.
+    algorithm, protocol : str
+        Names, or ``auto`` for NCCL's choice among what its environment leaves.
+    root : int
+        For broadcast, reduce, gather and scatter.
+    align_bytes : int
+        Bytes of an element.
+    channels : int, optional
+        In place of NCCL's number for the size.
+    registered, in_place : bool
+        Whether user buffers are registered, and whether input and output are one.
+    free : bool
+        Whether GPUs cost nothing, so that links alone decide.
+    limit : int, optional
+        The most operations accepted.
+
+    Raises
+    ------
+    NetsimError
+        If NCCL would refuse, or has no such operation.
+    """
+    if collective not in COLLECTIVES:
+        raise NetsimError(f"NCCL has no {collective}; accepted are {', '.join(COLLECTIVES)}")
+    given = settings(communicator.environment)
+    if collective in peers.COLLECTIVES:
+        if algorithm not in ("auto", PEERS):
+            raise NetsimError(f"NCCL runs {collective} by sends and receives ({PEERS}), not by {algorithm}")
+        return _by_peers(
+            communicator, collective, size_bytes, protocol, root, align_bytes, registered, in_place, free, limit
+        )
+    choice = _choice(communicator, collective, size_bytes, algorithm, protocol, given)
+    taken = (RING, LL) if choice is None else (choice.algorithm, choice.protocol)
+    made: Plan = plan(
+        communicator,
+        collective,
+        size_bytes,
+        *taken,
+        costs=FREE if free else _costs(communicator, taken[1], nvls=taken[0] in NVLS_KINDS),
+        root=root,
+        align_bytes=align_bytes,
+        channels=channels,
+        registered=registered,
+        in_place=in_place,
+        settings=given,
+    )
+    schedule = _BUILDERS[taken[0]](made, limit=limit)
+    return Built(schedule, *taken, len(made.channels), choice)
+
+
+def _choice(
+    communicator: Communicator, collective: str, size_bytes: int, algorithm: str, protocol: str, given: Settings
+) -> Choice | None:
+    """Return what NCCL takes; one rank only copies, and chooses nothing."""
+    if communicator.ranks == 1:
+        return None
+    pairs: Collection[tuple[str, str]] | None = allowed(
+        communicator.environment,
+        collective,
+        communicator.version,
+        algorithms=None if algorithm == "auto" else algorithm,
+        protocols=None if protocol == "auto" else protocol,
+    )
+    options: Options = tuner_options(communicator.environment)
+    return choose(
+        communicator,
+        collective,
+        size_bytes,
+        allowed=pairs,
+        channels=total_channels(communicator, given),
+        options=options,
+    )
+
+
+def _costs(communicator: Communicator, protocol: str, *, nvls: bool = False, peers: bool = False) -> Costs:
+    name = generation(
+        communicator.compute_capability, nvlink=communicator.peer_links > 0 or communicator.ranks_per_node == 1
+    )
+    return gpu_costs(name, protocol, nvls=nvls, peers=peers)
+
+
+def _by_peers(
+    communicator: Communicator,
+    collective: str,
+    size_bytes: int,
+    protocol: str,
+    root: int,
+    align_bytes: int,
+    registered: bool,
+    in_place: bool,
+    free: bool,
+    limit: int | None,
+) -> Built:
+    """Plan and build grouped sends and receives from what is known of the pairs of ranks."""
+    version = (communicator.version.major, communicator.version.minor)
+    nodes, ranks = communicator.nodes, communicator.ranks
+    number = rounds.p2p_channels(total_channels(communicator, settings(communicator.environment)))
+    counts = []
+    if communicator.ranks_per_node > 1:
+        counts.append(rounds.nvlink_channels(communicator.peer_links, 1) if communicator.peer_links else 2)
+    if len(nodes) > 1:
+        nics = max(1, communicator.nics_per_node // communicator.ranks_per_node)
+        counts.append(rounds.network_channels(ranks, number, version, nics=nics, nic_GBps=nics * communicator.net_GBps))
+    made = peers.plan_of(
+        collective,
+        nodes,
+        size_bytes,
+        channels=number,
+        per_peer=rounds.channels_per_peer(counts, number, ranks, len(nodes)),
+        version=version,
+        all_nvlink=communicator.peer_links > 0,
+        protocol=protocol,
+        root=root,
+        align_bytes=align_bytes,
+        registered=registered,
+        in_place=in_place,
+        costs=FREE if free else _costs(communicator, SIMPLE, peers=True),
+        ll_costs=FREE if free else _costs(communicator, LL, peers=True),
+    )
+    schedule = sendrecv.build(made, limit=limit)
+    return Built(schedule, PEERS, schedule.protocol, made.channels, None)
