@@ -79,11 +79,18 @@ def read_assignments(texts: Iterable[str], where: str = "--nccl-env") -> dict[st
             found[assignment[1]] = assignment[2]
         elif text.strip() in USED or text.strip() in MISSING:
             raise NetsimError(f"{where}: {text.strip()} has no value; accepted is {text.strip()}=VALUE")
-        elif not Path(text).exists():
+        elif not _exists(text):
             raise NetsimError(f"{where}: {text[:60]!r} is neither NAME=VALUE nor a file of such lines")
         else:
             found |= _from_file(text)
     return found
+
+
+def _exists(path: str) -> bool:
+    try:
+        return bool(path.strip()) and Path(path).exists()
+    except (OSError, ValueError):  # no name that a file could have
+        return False
 
 
 def _from_file(path: str) -> dict[str, str]:

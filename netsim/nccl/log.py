@@ -121,6 +121,13 @@ class _Reader:
         self.environment: dict[str, str] = {}
 
     def take(self, line: Line) -> None:
+        """Read a line; numbers that are none, such as 1..2 or thousands of digits, are torn."""
+        try:
+            self._take(line)
+        except ValueError:
+            self.whole.unread += 1
+
+    def _take(self, line: Line) -> None:
         text = line.text
         if version := _VERSION.search(text):
             self._version(version[1], version[2])
@@ -214,12 +221,8 @@ class _Reader:
             # The chain of CollNet has the pattern of a tree, and follows it.
             self.trees_read[thread] = self.trees_read.get(thread, 0) + 1
             kind = TREE if self.trees_read[thread] == 1 else COLLNET_CHAIN
-        try:
-            read = Searched(pattern, cross, channels, float(said[4]), float(said[5]), said[6], said[7], same)
-        except ValueError:
-            self.whole.unread += 1
-        else:
-            graphs.setdefault(kind, read)
+        read = Searched(pattern, cross, channels, float(said[4]), float(said[5]), said[6], said[7], same)
+        graphs.setdefault(kind, read)
 
     def _row(self, line: Line) -> None:
         """Take a line of the tuner's table: since 2.19 in blocks of algorithms, before in one."""
@@ -297,10 +300,12 @@ def _whole(ring: Ranks, ranks: int) -> bool:
 
 def _closed(following: Mapping[int, int], ranks: int) -> Ranks | None:
     """Put a ring together from what every rank says of the next one."""
+    if len(following) < ranks:
+        return None
     ring = [0]
     while len(ring) < ranks and (after := following.get(ring[-1])) is not None:
         ring.append(after)
-    return tuple(ring) if len(ring) == ranks and len(set(ring)) == ranks and following.get(ring[-1]) == 0 else None
+    return tuple(ring) if _whole(tuple(ring), ranks) and following.get(ring[-1]) == 0 else None
 
 
 def _connection(said: re.Match[str]) -> Connection | None:

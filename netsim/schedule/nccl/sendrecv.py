@@ -170,7 +170,7 @@ class _Batch:
             first.sent.append(writer.work(lane, pace, SEND, ranges[0][1], needs, **names))
         if part.network:
             second = self._buffers[part][1]
-            proxy = writer.lane(relay, f"channel {part.channel} proxy of rank {part.src}", starts=False)
+            proxy = writer.lane(relay, f"channel {part.channel} proxy of {part.src} to {part.dst}", starts=False)
             made = first.sent.popleft()
             op = writer.message(
                 proxy,

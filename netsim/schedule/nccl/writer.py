@@ -8,15 +8,24 @@ each other. The costs are the same.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from netsim.errors import ScheduleError, TooManyMessagesError
-from netsim.schedule.dag import COMPUTE, LEFT, Schedule, ScheduleBuilder
+from netsim.schedule.dag import COMPUTE, LEFT, TRANSFER, Schedule, ScheduleBuilder
 from netsim.schedule.nccl.costs import Costs
 from netsim.schedule.nccl.protocols import PROTOCOLS, SLOTS, Protocol
 
 Need = tuple[int, int, float]
 Ranges = Sequence[tuple[int, int]]
+
+_NOTHING: Ranges = ((0, 0),)
+_COLUMNS = (
+    *("lane", "src", "dst", "kind", "wire", "chunk", "step", "reduce", "from_input"),
+    *("duration", "work", "feed", "early", "group"),
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class Pace:
         """The facts of its protocol."""
         return PROTOCOLS[self.protocol]
 
-    @property
+    @cached_property
     def fixed_s(self) -> float:
         """Seconds that a slice costs, whatever its size."""
         return self.costs.slice_cost_s(self.protocol, self.threads)
@@ -113,7 +122,9 @@ class Writer:
         )
         self._limit = limit
         self._start_s = start_s
-        self._count = 0
+        self._rows: list[tuple[float, ...]] = []
+        self._ranges: tuple[list[int], list[int], list[int]] = ([], [], [])
+        self._requires: list[tuple[int, int, int, float]] = []
         self._last: dict[int, int] = {}
         self._known: set[int] = set()
         self._pending: dict[int, list[Need]] = {}
@@ -133,8 +144,7 @@ class Writer:
 
     def hold(self, lane: int, seconds: float, needs: Iterable[Need] = (), **columns: Any) -> int:
         """Occupy a lane for some time without a link, and return the operation."""
-        columns = {"kind": COMPUTE, "duration": seconds} | columns
-        return self._add(lane, -1, -1, [(0, 0)], needs, columns)
+        return self._add(lane, -1, -1, _NOTHING, needs, kind=COMPUTE, duration=seconds, **columns)
 
     def work(
         self,
@@ -166,7 +176,7 @@ class Writer:
         `columns` are those of `Schedule`; the bytes on the wire are the protocol's unless given.
         """
         columns.setdefault("wire", PROTOCOLS[protocol].wire(sum(size for _, size in ranges)))
-        return self._add(lane, src, dst, ranges, needs, columns)
+        return self._add(lane, src, dst, ranges, needs, **columns)
 
     def send(
         self,
@@ -183,7 +193,7 @@ class Writer:
         size = sum(part for _, part in ranges)
         wire = pace.kind.wire(size)
         made = {"duration": pace.fixed_s, "work": pace.work_s(primitive, size), "feed": pace.feed(wire), "wire": wire}
-        return self._add(lane, src, dst, ranges, needs, made | columns)
+        return self._add(lane, src, dst, ranges, needs, **(made | columns))
 
     def join(self, lanes: Sequence[int]) -> None:
         """Let lanes of a rank go on only when all of them have done what they have so far."""
@@ -202,17 +212,52 @@ class Writer:
 
     def build(self) -> Schedule:
         """Return the finished schedule."""
+        if self._rows:
+            columns: dict[str, Any] = {
+                name: np.array(column) for name, column in zip(_COLUMNS, zip(*self._rows, strict=True), strict=True)
+            }
+            counts, offsets, sizes = (np.array(part, np.int64) for part in self._ranges)
+            self._builder.add(len(self._rows), ranges=(counts, offsets, sizes), **columns)
+        if self._requires:
+            self._builder.require(*(np.array(column) for column in zip(*self._requires, strict=True)))
         return self._builder.build()
 
-    def _add(self, lane: int, src: int, dst: int, ranges: Ranges, needs: Iterable[Need], columns: dict[str, Any]) -> int:
-        if self._limit is not None and self._count >= self._limit:
+    def _add(
+        self,
+        lane: int,
+        src: int,
+        dst: int,
+        ranges: Ranges,
+        needs: Iterable[Need],
+        *,
+        kind: int = TRANSFER,
+        wire: int = 0,
+        chunk: int = 0,
+        step: int = 0,
+        reduce: bool = False,
+        from_input: bool = False,
+        duration: float = 0.0,
+        work: float = 0.0,
+        feed: int = 0,
+        early: bool = False,
+        group: int = -1,
+    ) -> int:
+        op = len(self._rows)
+        if self._limit is not None and op >= self._limit:
             builder = self._builder
             raise TooManyMessagesError(
                 f"{builder.collective} by {builder.algorithm} over {builder.ranks} ranks needs more than the limit of "
                 f"{self._limit} messages; raise it with --max-messages"
             )
-        after = [*needs, *self._pending.pop(lane, ())]
-        op = self._builder.send(src, dst, ranges=ranges, after=after, lane=lane, **columns)
+        row = (lane, src, dst, kind, wire, chunk, step, reduce, from_input, duration, work, feed, early, group)
+        self._rows.append(row)
+        counts, offsets, sizes = self._ranges
+        counts.append(len(ranges))
+        for offset, size in ranges:
+            offsets.append(offset)
+            sizes.append(size)
+        self._requires += [(op, *need) for need in needs]
+        if lane in self._pending:
+            self._requires += [(op, *need) for need in self._pending.pop(lane)]
         self._last[lane] = op
-        self._count += 1
         return op

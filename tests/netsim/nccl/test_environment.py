@@ -138,12 +138,14 @@ def test_a_file_of_assignments_is_read_between_the_others(repository: Path) -> N
         ("no such file", "'no such file' is neither NAME=VALUE nor a file"),
         ("", "'' is neither"),
         ("=", "'=' is neither"),
+        ("\0", "is neither"),
+        ("a" * 5000, "is neither"),
     ],
 )
 def test_what_is_no_assignment_is_refused(text: str, words: str) -> None:
-    said = one_sentence(lambda: read_assignments([text]) or read_assignments(["\0"]))
-    assert words in said or not text
-    assert said.startswith("--nccl-env: ") or not text
+    said = one_sentence(lambda: read_assignments([text]))
+    assert said.startswith("--nccl-env: ")
+    assert words in said
 
 
 def test_mistakes_in_a_file_are_told_with_their_line(tmp_path: Path) -> None:
@@ -172,7 +174,7 @@ def test_variables_that_do_not_bear_on_the_result_are_told() -> None:
 
 
 def test_every_variable_stands_in_one_table_only() -> None:
-    assert not (set(USED) & set(MISSING) or set(USED) & HARMLESS or set(MISSING) & HARMLESS)
+    assert len({*USED, *MISSING, *HARMLESS}) == len(USED) + len(MISSING) + len(HARMLESS)
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,9 @@ def test_everything_is_proved_and_sends_p_minus_1_blocks(ranks, collective):
         assert ranks > 1 or not len(schedule)
 
 
-@pytest.mark.parametrize("ranks", [33, 64])
-def test_large_ones_are_proved(ranks):
+def test_a_large_one_is_proved():
     for collective in BOTH:
-        prove(pat.build(plan_of(collective, ranks, 600 * KIB)))
+        prove(pat.build(plan_of(collective, 33, 600 * KIB)))
 
 
 def test_data_goes_through_it():
@@ -134,7 +133,7 @@ def test_small_blocks_cost_one_latency_a_dimension():
 
 def test_there_are_sixteen_groups_at_most_and_one_for_large_blocks():
     def groups(block):
-        names = pat.build(plan_of("all_gather", 128, block)).lane_names
+        names = pat.build(plan_of("all_gather", 64, block)).lane_names
         return sum(rank == 0 and "worker" in role for rank, role in names)
 
     assert [groups(block) for block in (512, 64 * KIB, 512 * KIB)] == [16, 8, 1]
