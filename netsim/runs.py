@@ -236,7 +236,7 @@ def result_row(topology: "nx.DiGraph[str] | Router", schedule: Schedule, record:
         ranks=ranks,
         nodes=graph.get("nodes", len(hosts_of(router.graph))),
         algorithm=schedule.algorithm,
-        protocol="ideal",
+        protocol=schedule.protocol,
         channels=max(1, len(channels)),
         size_bytes=size,
         time_us=record.time_s * 1e6,
@@ -273,11 +273,13 @@ def _yardsticks(router: Router, schedule: Schedule, record: Record) -> tuple[flo
         return None, None
     collective, size, root = schedule.collective, schedule.size_bytes, schedule.root
     uniform, formula_s = uniform_network(router), None
-    if uniform is not None and uniform.serves(schedule.algorithm) and schedule.pieces == 1 and not record.quantum_bytes:
+    textbook = schedule.protocol == "ideal" and schedule.pieces == 1 and not record.quantum_bytes
+    if textbook and uniform is not None and uniform.serves(schedule.algorithm):
         alpha_beta = uniform.latency_s, uniform.bandwidth_bytes_per_s
         formula_s = closed_form(collective, schedule.algorithm, schedule.ranks, size, *alpha_beta, root=root)
     in_network = bool((schedule.group >= 0).any())
-    return formula_s, collective_bound(collective, size, router, root=root, in_network=in_network)
+    protocol = schedule.protocol
+    return formula_s, collective_bound(collective, size, router, root=root, in_network=in_network, protocol=protocol)
 
 
 def _router_of(topology: "nx.DiGraph[str]", routing: str = "static") -> Router:

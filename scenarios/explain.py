@@ -156,9 +156,7 @@ def _with_other_links(
             )
 
         changes.append((f"twice the bandwidth of {' and '.join(chosen)} links", "bandwidth", doubled))
-    changes.append(
-        ("half the latency of every link", "latency", lambda link, _: link.nearer(0.5))
-    )
+    changes.append(("half the latency of every link", "latency", lambda link, _: link.nearer(0.5)))
     for words, what, change in changes:
         told(words)
         router = Router(_changed(graph_of(spec.machine), change), spec.routing)

@@ -4,26 +4,24 @@ from netsim.errors import ScheduleError
 
 IDEAL = "ideal"
 """Textbook alpha-beta."""
-PROTOCOLS = (IDEAL, "auto")
-"""What is accepted; ``auto`` is ideal for now."""
-_LATER = ("ll", "ll128", "simple")
-ACCEPTED = f"{' or '.join(PROTOCOLS)}; NCCL's protocols come later"
+PROTOCOLS = (IDEAL, "auto", "ll", "ll128", "simple")
+"""What is accepted: the textbook's, and NCCL's with its schedules; ``auto`` is NCCL's choice."""
+ACCEPTED = "ideal (textbook), or NCCL's: auto (its choice), ll, ll128 or simple"
 
 
 def protocol_named(name: str, where: str = "protocol") -> str:
-    """Return the protocol that a name stands for.
+    """Return the protocol of a name.
 
     Raises
     ------
     ScheduleError
-        If it is not simulated (yet).
+        If there is none of that name.
 
     Examples
     --------
     >>> protocol_named("auto")
-    'ideal'
+    'auto'
     """
     if name in PROTOCOLS:
-        return IDEAL
-    kind = "not simulated yet" if name in _LATER else "no protocol"
-    raise ScheduleError(f"{where}: {name!r} is {kind}; accepted is {ACCEPTED}")
+        return name
+    raise ScheduleError(f"{where}: {name!r} is no protocol; accepted is {ACCEPTED}")

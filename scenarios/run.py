@@ -4,21 +4,19 @@ The end of the flow and the seam for sweeps: a `Spec` is small and picklable, a 
 is held against its own lower bound; a time below it is an internal error. No time model of its own.
 """
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netsim.engine.run import DEFAULT_MAX_MESSAGES
 from netsim.errors import FabricError, ProofError, ScheduleError, StuckError, TooManyMessagesError
-from netsim.export.table import Row
+from netsim.export.table import Row, rounded_size
 from netsim.fabric import hosts_of
-from netsim.metrics.bounds import collective_bound
-from netsim.metrics.closed_forms import closed_form, uniform_network
-from netsim.metrics.links import LinkLoad, bottleneck
 from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth, bus_bandwidth_note
 from netsim.routing import Router
-from netsim.runs import simulate
+from netsim.runs import result_row, simulate
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective
 from netsim.schedule.dag import COMPUTE
@@ -29,6 +27,8 @@ from netsim.schedule.together import together
 from netsim.units import format_time
 from scenarios.groups import Members, read_groups, servers_within
 from scenarios.machine import Machine, router_of
+from scenarios.nccl import NcclOptions, least_call_s
+from scenarios.nccl import build as build_nccl
 from scenarios.protocols import IDEAL, protocol_named
 from scenarios.seeds import over_seeds, policies
 
@@ -55,10 +55,13 @@ class Spec:
     collective: str
     size_bytes: int
     algorithm: str = "auto"
-    """A textbook algorithm, a Python file with a schedule of one's own (proved before it is run), or ``auto``: all that
-    can run are simulated and the fastest is taken."""
+    """An algorithm, a Python file with a schedule of one's own (proved before it is run), or ``auto``: of the textbook's
+    all that can run are simulated and the fastest is taken; of NCCL's, what NCCL would choose."""
     protocol: str = IDEAL
-    channels: int = 1
+    nccl: NcclOptions = field(default_factory=NcclOptions)
+    """For NCCL's protocols."""
+    channels: int | None = None
+    """Channels; None is one for the textbook's algorithms and NCCL's number for its own."""
     chunk_bytes: int | None = None
     chunks: int | None = None
     root: int = 0
@@ -90,7 +93,7 @@ def run_recorded(spec: Spec) -> "tuple[Row, Record]":
     """Simulate one spec and return its row and the record behind it."""
     spec = _checked(spec)
     router = router_of(spec.machine, spec.routing)
-    if spec.algorithm == "auto":
+    if spec.algorithm == "auto" and spec.protocol == IDEAL:
         run, spec, skipped = _fastest(spec, router)
     else:
         run, skipped = _simulate(spec, router, spec.algorithm), []
@@ -108,7 +111,7 @@ def run_traced(spec: Spec) -> "tuple[Row, Schedule, Record]":
         )
     spec = _checked(spec)
     router = router_of(spec.machine, spec.routing)
-    if spec.algorithm == "auto":
+    if spec.algorithm == "auto" and spec.protocol == IDEAL:
         taken = run_spec(spec).algorithm
         spec = replace(fitting(spec, taken), algorithm=taken)
     run = _simulate(spec, router, spec.algorithm, record="links")
@@ -118,14 +121,16 @@ def run_traced(spec: Spec) -> "tuple[Row, Schedule, Record]":
 def _checked(spec: Spec) -> Spec:
     """Refuse options that no algorithm could make good; ``auto`` would take each refusal for a reason to try the next."""
     check_pieces(spec.chunk_bytes, spec.chunks)
-    if spec.channels < 1:
+    if spec.protocol != IDEAL and (spec.chunk_bytes is not None or spec.chunks is not None):
+        raise ScheduleError("NCCL cuts data by its own rules; a chunk size or a number of chunks is for the protocol ideal")
+    if spec.channels is not None and spec.channels < 1:
         raise ScheduleError(f"{spec.channels} channels: the number of channels must be 1 or more")
-    if spec.algorithm == "auto":
+    if spec.algorithm == "auto" and spec.protocol == IDEAL:
         cuts = spec.chunk_bytes is not None or spec.chunks is not None
         understood = frozenset().union(*(options_for(spec.collective, name) for name in algorithms_for(spec.collective)))
         if cuts and "chunks" not in understood:
             raise ScheduleError(f"no algorithm for {spec.collective} takes a chunk size or a number of chunks; leave it out")
-        if spec.channels > 1 and "channels" not in understood:
+        if (spec.channels or 1) > 1 and "channels" not in understood:
             raise ScheduleError(f"no algorithm for {spec.collective} has channels (got {spec.channels}); leave them out")
     return replace(spec, protocol=protocol_named(spec.protocol))
 
@@ -137,13 +142,22 @@ class _Run:
     algorithm: str
     ranks: int
     """Ranks of the collective, or of each of those that run at once."""
+    channels: int
+    time_s: float
+    """The record's, or what the host needs for a call if that is more."""
+    size_bytes: int
+    cells: dict[str, Any] = field(default_factory=dict)
+    """Further cells of the row."""
+    notes: tuple[str, ...] = ()
     finish_s: tuple[float, ...] = ()
     """When each of several collectives at once was done."""
 
 
 def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -> _Run:
     """Run one algorithm; what the user asked for must suit it, and `build_schedule` says so where it does not."""
-    parts = _parts(spec, router, algorithm)
+    groups = read_groups(spec.groups, len(router.ranks))
+    ideal = spec.protocol == IDEAL
+    parts, facts = _parts(spec, router, algorithm, groups) if ideal else _nccl_parts(spec, algorithm, groups)
     joined = None if spec.groups is None else together(parts, len(router.ranks))
     schedule = parts[0][0] if joined is None else joined.schedule
     if spec.quantum_bytes > 0:
@@ -157,7 +171,17 @@ def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -
         record=record,
     )
     finish = () if joined is None else tuple(joined.finish_s(left.end_s).tolist())
-    return _Run(schedule, left, parts[0][0].algorithm, len(parts[0][1]), finish)
+    first, members = parts[0]
+    return _Run(
+        schedule,
+        left,
+        finish_s=finish,
+        algorithm=first.algorithm,
+        ranks=len(members),
+        size_bytes=first.size_bytes,
+        time_s=max(left.time_s, facts.pop("least_s", 0.0)) if len(members) > 1 else left.time_s,
+        **facts,
+    )
 
 
 def _check_quantum(schedule: "Schedule", spec: Spec) -> None:
@@ -172,10 +196,13 @@ def _check_quantum(schedule: "Schedule", spec: Spec) -> None:
         )
 
 
-def _parts(spec: Spec, router: Router, algorithm: str) -> "list[tuple[Schedule, Members]]":
-    """Build the schedule of every group of ranks that runs the collective; all ranks are one where none is asked for."""
+_Parts = tuple["list[tuple[Schedule, Members]]", dict[str, Any]]
+"""The schedule of every group of ranks that runs the collective, and facts of `_Run`."""
+
+
+def _parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Members, ...]) -> _Parts:
     hosts = hosts_of(router.graph)
-    groups = read_groups(spec.groups, len(router.ranks))
+    channels = spec.channels or 1
     built: dict[tuple[Members, ...], Schedule] = {}
     parts = []
     for members in groups:
@@ -191,13 +218,33 @@ def _parts(spec: Spec, router: Router, algorithm: str) -> "list[tuple[Schedule, 
                 chunk_bytes=spec.chunk_bytes,
                 chunks=spec.chunks,
                 groups=servers,
-                channels=spec.channels,
+                channels=channels,
                 limit=spec.max_messages // len(groups),
             )
             if is_file(algorithm):
                 prove(built[servers])
         parts.append((built[servers], members))
-    return parts
+    return parts, {"channels": channels}
+
+
+def _nccl_parts(spec: Spec, algorithm: str, groups: tuple[Members, ...]) -> _Parts:
+    """Build what NCCL would run; sizes are rounded as nccl-tests rounds them."""
+    found = []
+    for members in groups:
+        size = rounded_size(spec.collective, len(members), spec.size_bytes)
+        check_collective(spec.collective, len(members), size, spec.root)
+        options: dict[str, Any] = {"algorithm": algorithm, "protocol": spec.protocol}
+        options |= {"root": spec.root, "channels": spec.channels}
+        limit = spec.max_messages // len(groups)
+        found.append(build_nccl(spec.machine, spec.nccl, members, spec.collective, size, limit=limit, **options))
+    first = found[0]
+    predicted = None if first.choice is None else first.choice.predicted_us
+    facts = {
+        "channels": first.channels,
+        "cells": {"nccl_version": spec.nccl.version, "nccl_model_us": predicted},
+        "least_s": least_call_s(spec.machine, spec.nccl, groups[0]),
+    }
+    return [(one.schedule, members) for one, members in zip(found, groups, strict=True)], facts
 
 
 def _fastest(spec: Spec, router: Router) -> tuple[_Run, Spec, list[str]]:
@@ -233,59 +280,33 @@ def fitting(spec: Spec, algorithm: str) -> Spec:
     understood = options_for(spec.collective, algorithm)
     if "chunks" not in understood:
         spec = replace(spec, chunks=None, chunk_bytes=None)
-    return spec if "channels" in understood else replace(spec, channels=1)
+    return spec if "channels" in understood else replace(spec, channels=None)
 
 
 def _row(spec: Spec, router: Router, run: _Run, skipped: list[str]) -> Row:
-    schedule, record, ranks, algorithm = run.schedule, run.record, run.ranks, run.algorithm
-    alone = spec.groups is None
-    uniform = uniform_network(router) if alone else None
-    formula_s = None
-    if uniform is not None and uniform.serves(algorithm) and schedule.pieces == 1 and not spec.quantum_bytes:
-        alpha_beta = uniform.latency_s, uniform.bandwidth_bytes_per_s
-        size = spec.size_bytes
-        formula_s = closed_form(spec.collective, algorithm, ranks, size, *alpha_beta, root=spec.root)
-    least_us = None
-    if alone:
-        in_network = works_in_switches(schedule)
-        bound = collective_bound(spec.collective, spec.size_bytes, router, root=spec.root, in_network=in_network)
-        least_us = bound * 1e6
-    busiest = bottleneck(record)
-    busbw = bus_bandwidth(spec.collective, ranks, spec.size_bytes, record.time_s)
-    return Row(
-        collective=spec.collective,
-        topology=spec.machine.label,
-        ranks=ranks,
-        nodes=spec.machine.nodes,
-        algorithm=algorithm,
-        protocol=spec.protocol,
-        channels=spec.channels,
-        size_bytes=spec.size_bytes,
-        time_us=record.time_s * 1e6,
-        algbw_GBps=algorithm_bandwidth(spec.size_bytes, record.time_s) / 1e9,
-        busbw_GBps=busbw / 1e9,
-        lower_bound_us=(record.lower_bound_s or 0.0) * 1e6,
-        closed_form_us=None if formula_s is None else formula_s * 1e6,
-        bottleneck="" if busiest is None else busiest.name,
-        engine=record.engine,
-        messages=record.messages,
-        version=record.version,
-        scenario=spec.scenario,
-        seed=record.seed,
-        topology_digest=record.topology_digest,
-        collective_bound_us=least_us,
-        chunk_bytes=spec.chunk_bytes,
-        chunks=spec.chunks,
-        quantum_bytes=spec.quantum_bytes,
-        root=spec.root,
-        rate=spec.machine.rate,
-        profile=spec.machine.profile,
-        gpudirect=router.graph.graph.get("gpudirect", True),
-        routing=spec.routing,
-        bottleneck_utilisation=None if busiest is None else busiest.utilisation,
-        groups=spec.groups,
-        note=_note(router, run, busiest, busbw, skipped),
-    )
+    cells: dict[str, Any] = {
+        "topology": spec.machine.label,
+        "nodes": spec.machine.nodes,
+        "channels": run.channels,
+        "scenario": spec.scenario,
+        "chunk_bytes": spec.chunk_bytes,
+        "chunks": spec.chunks,
+        "root": spec.root,
+        "rate": spec.machine.rate,
+        "profile": spec.machine.profile,
+        "routing": spec.routing,
+    }
+    size, time_s = run.size_bytes, run.time_s
+    if spec.groups is not None:
+        cells |= {"groups": spec.groups, "ranks": run.ranks, "algorithm": run.algorithm, "size_bytes": size}
+        cells |= {"closed_form_us": None, "collective_bound_us": None}
+    if spec.groups is not None or time_s != run.record.time_s:
+        rates = algorithm_bandwidth(size, time_s), bus_bandwidth(spec.collective, run.ranks, size, time_s)
+        cells |= {"time_us": time_s * 1e6, "algbw_GBps": rates[0] / 1e9, "busbw_GBps": rates[1] / 1e9}
+    row = result_row(router, run.schedule, run.record, **cells, **run.cells)
+    if spec.groups is not None:
+        row = replace(row, note=bus_bandwidth_note(run.algorithm, run.ranks))
+    return replace(row, note="; ".join(note for note in (row.note, *_notes(run, skipped)) if note))
 
 
 def works_in_switches(schedule: "Schedule") -> bool:
@@ -293,14 +314,10 @@ def works_in_switches(schedule: "Schedule") -> bool:
     return bool((schedule.group >= 0).any())
 
 
-def _note(router: Router, run: _Run, busiest: LinkLoad | None, busbw: float, skipped: list[str]) -> str:
-    notes = [bus_bandwidth_note(run.algorithm, run.ranks)]
-    rate = float("inf") if busiest is None else router.graph.edges[busiest.edge]["link"].bandwidth_bytes_per_s
-    if busbw > rate * (1 + 1e-9) and not notes[0]:
-        notes.append("busbw is no wire rate: ranks send over several links at once")
+def _notes(run: _Run, skipped: list[str]) -> Iterator[str]:
+    yield from run.notes
     if run.finish_s:
         first = format_time(float(f"{min(run.finish_s):.4g}"))
-        notes.append(f"{len(run.finish_s)} groups at once, this row is the last of them; the first was done after {first}")
+        yield f"{len(run.finish_s)} groups at once, this row is the last of them; the first was done after {first}"
     if skipped:
-        notes.append(f"not simulated, more than --max-messages: {', '.join(skipped)}")
-    return "; ".join(note for note in notes if note)
+        yield f"not simulated, more than --max-messages: {', '.join(skipped)}"

@@ -274,7 +274,7 @@ def _failed_row(spec: Spec, words: str) -> Row:
         nodes=spec.machine.nodes,
         algorithm=spec.algorithm,
         protocol=spec.protocol,
-        channels=spec.channels,
+        channels=spec.channels or 1,
         size_bytes=spec.size_bytes,
         time_us=nothing,
         algbw_GBps=nothing,

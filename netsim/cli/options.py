@@ -68,8 +68,35 @@ Size = Annotated[str, typer.Option("--size", "-s", help="One size, as in nccl-te
 Algorithm = Annotated[
     str, typer.Option("--algo", help="An algorithm, auto (simulate all, take the fastest), or a Python file.")
 ]
-Protocol = Annotated[str, typer.Option("--proto", help="ideal (textbook alpha-beta), or auto, which is ideal for now.")]
-Channels = Annotated[int, typer.Option("--channels", min=1, help="Lanes a rank uses side by side.")]
+Protocol = Annotated[
+    str,
+    typer.Option(
+        "--proto", help="ideal (textbook alpha-beta), or NCCL's: auto (what NCCL would choose), ll, ll128, simple."
+    ),
+]
+NcclVersion = Annotated[
+    str | None, typer.Option("--nccl-version", help="Release of NCCL to imitate, 2.17 to 2.30; 2.28.9 if not given.")
+]
+NcclEnv = Annotated[
+    list[str] | None,
+    typer.Option("--nccl-env", help="A variable for NCCL such as NCCL_NVLS_ENABLE=0, or a file of them; may be repeated."),
+]
+Registered = Annotated[
+    bool, typer.Option("--registered", help="User buffers are registered (nccl-tests -R 1, CUDA graphs).")
+]
+Launch = Annotated[
+    str,
+    typer.Option(
+        "--launch",
+        help="graph: no cost of the host; stream: the host must keep up with the calls; none: not even a kernel start.",
+    ),
+]
+GpusPerProcess = Annotated[
+    int, typer.Option("--gpus-per-process", min=1, help="GPUs that one host thread drives, for --launch stream.")
+]
+Channels = Annotated[
+    int | None, typer.Option("--channels", min=1, help="Lanes a rank uses side by side; 1, or NCCL's number.")
+]
 Chunk = Annotated[str | None, typer.Option("--chunk", help="Size that a pipelined algorithm cuts its data into.")]
 Chunks = Annotated[int | None, typer.Option("--chunks", min=1, help="The same as a count of pieces.")]
 Quantum = Annotated[str, typer.Option("--quantum", help="Largest piece a link serves at once; 0 serves messages whole.")]
@@ -166,8 +193,13 @@ def spec(
     collective: Collective,
     on: "Machine",
     root: Root = 0,
-    protocol: Protocol = "auto",
-    channels: Channels = 1,
+    protocol: Protocol = "ideal",
+    nccl_version: NcclVersion = None,
+    nccl_env: NcclEnv = None,
+    registered_buffers: Registered = False,
+    launch: Launch = "graph",
+    gpus_per_process: GpusPerProcess = 1,
+    channels: Channels = None,
     quantum: Quantum = "0",
     routing: Routing = "static",
     groups: AtOnce = None,
@@ -175,6 +207,7 @@ def spec(
     max_messages: MaxMessages = None,
 ) -> "Spec":
     """Gather the options of a run; its size and algorithm are left to the verb."""
+    from scenarios.nccl import NcclOptions
     from scenarios.protocols import protocol_named
     from scenarios.run import Spec, limit_on_messages
 
@@ -185,6 +218,9 @@ def spec(
         collective=collective,
         size_bytes=0,
         protocol=protocol_named(protocol, "--proto"),
+        nccl=NcclOptions(
+            nccl_version or NcclOptions.version, tuple(nccl_env or ()), registered_buffers, launch, gpus_per_process
+        ),
         channels=channels,
         root=root,
         quantum_bytes=quantum_bytes,

@@ -63,7 +63,7 @@ def show(
 
     from netsim.schedule.words import steps_in_words
 
-    schedule = _build(collective, algorithm, ranks, size, root, chunk, chunks, channels, gpus_per_node, max_messages)
+    schedule = _build(collective, algorithm, ranks, size, root, chunk, chunks, channels or 1, gpus_per_node, max_messages)
     print(f"{collective} by {schedule.algorithm}: {ranks} ranks, {schedule.size_bytes} bytes, {len(schedule)} operations")
     lines = steps_in_words(schedule, most=moves)
     for line in islice(lines, steps):
@@ -89,7 +89,7 @@ def prove(
     """Prove that every rank ends with exactly what the collective promises; exit code 1 if it does not."""
     from netsim.schedule.proof import prove as prove_schedule
 
-    schedule = _build(collective, algorithm, ranks, size, root, chunk, chunks, channels, gpus_per_node, max_messages)
+    schedule = _build(collective, algorithm, ranks, size, root, chunk, chunks, channels or 1, gpus_per_node, max_messages)
     prove_schedule(schedule)
     print(
         f"proved: {collective} by {schedule.algorithm} over {ranks} ranks, {schedule.size_bytes} bytes: each rank ends with "

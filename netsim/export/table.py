@@ -57,6 +57,10 @@ class Row:
     routing: str = "static"
     groups: str | None = None
     """Which groups of ranks ran the collective at once; empty where all ranks ran one."""
+    nccl_version: str | None = None
+    """The release of NCCL whose schedule ran; empty for textbook schedules."""
+    nccl_model_us: float | None = None
+    """What NCCL's own cost model predicts for what ran."""
     note: str = ""
     schema: int = SCHEMA
 

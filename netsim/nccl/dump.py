@@ -24,6 +24,7 @@ from netsim.nccl.graphs import (
     ChannelOrder,
 )
 from netsim.nccl.paths import TYPES
+from netsim.nccl.text_file import read_bytes
 
 MOST_BYTES = 8 << 20
 _MOST_ELEMENTS = 200_000
@@ -49,16 +50,8 @@ def read_dump(path: str | Path) -> dict[str, ChannelGraph]:
     NetsimError
         If the file cannot be read, is too large, is no graph dump or holds impossible values; the message says where.
     """
-    source = Path(path)
-    try:
-        if not source.is_file():
-            words = "is no regular file" if source.exists() else "does not exist"
-            raise NetsimError(f"{source}: {words}; a graph dump (NCCL_GRAPH_DUMP_FILE) is wanted")
-        with source.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise NetsimError(f"{source}: cannot be read: {error.strerror}") from error
-    return parse_dump(data, str(source))
+    data = read_bytes(path, "a graph dump (NCCL_GRAPH_DUMP_FILE) is wanted", MOST_BYTES)
+    return parse_dump(data, str(path))
 
 
 def parse_dump(data: bytes, where: str = "graph dump") -> dict[str, ChannelGraph]:

@@ -94,6 +94,11 @@ def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False) 
     )
 
 
+def launch_s(name: str) -> float:
+    """Return the seconds of a host thread for each call and GPU that it drives."""
+    return _time(_read(name)["launch"], "call")
+
+
 def source(name: str) -> str:
     """Return where a generation's figures come from."""
     return str(_read(name)["source"])

@@ -112,6 +112,7 @@ class _Reader:
         self.found: dict[str, _Found] = {}
         self.of_thread: dict[Thread, str] = {}
         self.of_pointer: dict[tuple[str, int, str], str] = {}
+        self.guessed: dict[tuple[Thread, str], str] = {}
         self.columns: dict[Thread, list[tuple[str, str]]] = {}
         self.trees_read: dict[Thread, int] = {}
         self.test: str | None = None
@@ -166,6 +167,7 @@ class _Reader:
         identity = _COMM_ID.search(line.text)
         if "Init START" in line.text and identity:
             self.of_thread[line.thread] = self.of_pointer[pointer] = identity[1]
+            self.guessed.clear()
         elif "Destroy" in line.text or "Abort" in line.text:
             return
         key = self.of_pointer.setdefault(pointer, self.of_thread.get(line.thread, ""))
@@ -179,11 +181,13 @@ class _Reader:
         """Return the communicator that a line is about, as far as that can be told."""
         key = self.of_pointer.get((thread.host, thread.process, pointer), self.of_thread.get(thread))
         if key is None:
+            key = self.guessed.get((thread, pointer))
+        if key is None:
             process = thread[:2]
             near = {of for other, of in self.of_thread.items() if other[:2] == process and other.device == thread.device}
             every = near or set(self.found) or {""}
             # Connections may be made late, by a thread that has begun no communicator: with several it stays open which.
-            key = every.pop() if len(every) == 1 else "?"
+            key = self.guessed[thread, pointer] = every.pop() if len(every) == 1 else "?"
         return self.found.setdefault(key, _Found())
 
     def _laid(self, line: Line) -> None:

@@ -213,6 +213,9 @@ def _connections(found: Comparison, log: Log, communicator: Communicator, settin
     inside = "p2p" if communicator.p2p else "shm"
     ways: dict[tuple[str, str, str], int] = {}
     nics: dict[tuple[int, int | None, int | None], int] = {}
+    steps = {
+        (channel, *step) for channel, ranks in log.rings.items() for step in zip(ranks, (*ranks[1:], ranks[0]), strict=True)
+    }
     for link in log.connections:
         ends = (node_of.get(link.source), node_of.get(link.target))
         if None in ends or link.channel >= len(used):
@@ -220,12 +223,7 @@ def _connections(found: Comparison, log: Log, communicator: Communicator, settin
         near = ends[0] == ends[1]
         ways_of = ("inside nodes", link.way, inside) if near else ("between nodes", link.way, "net")
         ways[ways_of] = ways.get(ways_of, 0) + 1
-        after = log.rings.get(link.channel, ())
-        if (
-            not near
-            and link.nic is not None
-            and (link.source, link.target) in zip(after, (*after[1:], *after[:1]), strict=True)
-        ):
+        if not near and link.nic is not None and (link.channel, link.source, link.target) in steps:
             order, number = used[link.channel].order, ends[0] if link.direction == "send" else ends[1]
             mine = graph.orders[order ^ 1 if swaps_rails(communicator) and (number or 0) % 2 else order]
             nic = (number or 0, link.nic, mine.nic_out if link.direction == "send" else mine.nic_in)

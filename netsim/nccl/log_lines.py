@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+# Bounded, so that a long line without spaces costs no more than its length times that.
 _HEAD = re.compile(
-    r"(?:(?P<host>[^\s:]*):(?P<pid>\d+):(?P<tid>\d+) \[(?P<device>-?\d+)\] (?:[^\s\[]+ ){0,2}?)?"
+    r"(?:(?P<host>[^\s:]{0,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) \[(?P<device>-?\d{1,9})\] (?:[^\s\[]+ ){0,2}?)?"
     r"NCCL (?P<level>INFO|WARN|TRACE|ABORT) ?",
     re.ASCII,
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_LONGEST = 65_536
+_LONGEST = 16_384
 
 
 class Thread(NamedTuple):

@@ -5,7 +5,8 @@ scatter are grouped sends and receives. Costs are those of the GPUs' generation 
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from netsim.errors import NetsimError
 from netsim.nccl.availability import Options
@@ -77,6 +78,7 @@ def build(
     registered: bool = False,
     in_place: bool = False,
     free: bool = False,
+    started: bool = True,
     limit: int | None = None,
 ) -> Built:
     """Return the schedule of a collective as NCCL would run it.
@@ -101,6 +103,8 @@ def build(
         Whether user buffers are registered, and whether input and output are one.
     free : bool
         Whether GPUs cost nothing, so that links alone decide.
+    started : bool
+        Whether the start of the kernel counts.
     limit : int, optional
         The most operations accepted.
 
@@ -115,9 +119,11 @@ def build(
     if collective in peers.COLLECTIVES:
         if algorithm not in ("auto", PEERS):
             raise NetsimError(f"NCCL runs {collective} by sends and receives ({PEERS}), not by {algorithm}")
-        return _by_peers(
-            communicator, collective, size_bytes, protocol, root, align_bytes, registered, in_place, free, limit
-        )
+        numbers = {"protocol": protocol, "root": root, "align_bytes": align_bytes}
+        numbers |= {"registered": registered, "in_place": in_place}
+        for name, kind in (("costs", SIMPLE), ("ll_costs", LL)):
+            numbers[name] = FREE if free else _costs(communicator, kind, started, peers=True)
+        return _by_peers(communicator, collective, size_bytes, numbers, limit)
     choice = _choice(communicator, collective, size_bytes, algorithm, protocol, given)
     taken = (RING, LL) if choice is None else (choice.algorithm, choice.protocol)
     made: Plan = plan(
@@ -125,7 +131,7 @@ def build(
         collective,
         size_bytes,
         *taken,
-        costs=FREE if free else _costs(communicator, taken[1], nvls=taken[0] in NVLS_KINDS),
+        costs=FREE if free else _costs(communicator, taken[1], started, nvls=taken[0] in NVLS_KINDS),
         root=root,
         align_bytes=align_bytes,
         channels=channels,
@@ -150,7 +156,8 @@ def _choice(
         algorithms=None if algorithm == "auto" else algorithm,
         protocols=None if protocol == "auto" else protocol,
     )
-    options: Options = tuner_options(communicator.environment)
+    asked = None if protocol == "auto" else protocol
+    options: Options = tuner_options(communicator.environment, collective, communicator.version, protocols=asked)
     return choose(
         communicator,
         collective,
@@ -161,24 +168,15 @@ def _choice(
     )
 
 
-def _costs(communicator: Communicator, protocol: str, *, nvls: bool = False, peers: bool = False) -> Costs:
-    name = generation(
-        communicator.compute_capability, nvlink=communicator.peer_links > 0 or communicator.ranks_per_node == 1
-    )
-    return gpu_costs(name, protocol, nvls=nvls, peers=peers)
+def _costs(communicator: Communicator, protocol: str, started: bool, *, nvls: bool = False, peers: bool = False) -> Costs:
+    alone = communicator.ranks_per_node == 1
+    name = generation(communicator.compute_capability, nvlink=alone or communicator.peer_links > 0)
+    found = gpu_costs(name, protocol, nvls=nvls, peers=peers)
+    return found if started else replace(found, start_s=0.0)
 
 
 def _by_peers(
-    communicator: Communicator,
-    collective: str,
-    size_bytes: int,
-    protocol: str,
-    root: int,
-    align_bytes: int,
-    registered: bool,
-    in_place: bool,
-    free: bool,
-    limit: int | None,
+    communicator: Communicator, collective: str, size_bytes: int, numbers: dict[str, Any], limit: int | None
 ) -> Built:
     """Plan and build grouped sends and receives from what is known of the pairs of ranks."""
     version = (communicator.version.major, communicator.version.minor)
@@ -198,13 +196,7 @@ def _by_peers(
         per_peer=rounds.channels_per_peer(counts, number, ranks, len(nodes)),
         version=version,
         all_nvlink=communicator.peer_links > 0,
-        protocol=protocol,
-        root=root,
-        align_bytes=align_bytes,
-        registered=registered,
-        in_place=in_place,
-        costs=FREE if free else _costs(communicator, SIMPLE, peers=True),
-        ll_costs=FREE if free else _costs(communicator, LL, peers=True),
+        **numbers,
     )
     schedule = sendrecv.build(made, limit=limit)
     return Built(schedule, PEERS, schedule.protocol, made.channels, None)

@@ -1,4 +1,4 @@
-"""Read a text file that a user names, whole or not at all: bounded, decoded whatever is in it, refused in one sentence."""
+"""Read a file that a user names, whole or not at all: bounded, and refused in one sentence."""
 
 from pathlib import Path
 
@@ -6,7 +6,12 @@ from netsim.errors import NetsimError
 
 
 def read_text(path: str | Path, wanted: str, most_bytes: int) -> str:
-    """Return the text of a file; bytes that are no UTF-8 become question marks.
+    """Return the text of a file; bytes that are no UTF-8 become replacement characters. As `read_bytes`."""
+    return read_bytes(path, wanted, most_bytes).decode("utf-8", errors="replace").removeprefix("\ufeff")
+
+
+def read_bytes(path: str | Path, wanted: str, most_bytes: int) -> bytes:
+    """Return what a file holds.
 
     Parameters
     ----------
@@ -33,4 +38,4 @@ def read_text(path: str | Path, wanted: str, most_bytes: int) -> str:
         raise NetsimError(f"{str(source)!r}: cannot be read: {words}; {wanted}") from error
     if len(data) > most_bytes:
         raise NetsimError(f"{source}: larger than {most_bytes >> 20} MiB; {wanted}")
-    return data.decode("utf-8", errors="replace").removeprefix("\ufeff")
+    return data

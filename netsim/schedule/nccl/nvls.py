@@ -161,8 +161,8 @@ class Domain:
             for rank in self.ranks
         ]
 
-    def pull(self, loop: int, head: int, offset: int, size: int, needs: Sequence[Need] = ()) -> int:
-        """Let a head have its chunk added up from all ranks, when its lane has come so far, and return the output.
+    def pull(self, loop: int, head: int, offset: int, size: int, needs: Sequence[Need] = ()) -> tuple[int, int]:
+        """Let a head have its chunk added up from all ranks; return where its lane begins with it, and the output.
 
         The lane's next operation can run `early`, as it does its work while the chunk comes.
         """
@@ -183,7 +183,7 @@ class Domain:
             )
             for rank in self.ranks
         ]
-        return program.operation(
+        output = program.operation(
             program.port(head, f"channel {number} output"),
             OUTPUT,
             offset,
@@ -193,6 +193,7 @@ class Domain:
             group=self._group,
             chunk=loop,
         )
+        return begun, output
 
     def read(self, loop: int, op: int) -> None:
         """Note that an operation is the last to read what a loop has copied in, for one of the heads."""
@@ -266,7 +267,7 @@ def _all_reduce(program: Program, domains: list[Domain]) -> None:
         room = domain.room(loop)
         for head, (offset, part) in zip(domain.heads, chunks, strict=True):
             if part:
-                output = domain.pull(loop, head, offset, part, room)
+                _, output = domain.pull(loop, head, offset, part, room)
                 domain.read(loop, domain.push(loop, head, "reduce", offset, part, [(output, HEAD, 0.0)], early=True))
         domain.copy_out(loop, size)
 
@@ -286,7 +287,7 @@ def _reduce_scatter(program: Program, domains: list[Domain]) -> None:
     for loop, domain, size, blocks in _block_loops(program.plan, domains):
         domain.copy_in(loop, size * len(blocks))
         for head, offset in blocks:
-            output = domain.pull(loop, head, offset, size)
+            _, output = domain.pull(loop, head, offset, size)
             seconds = costs.nvls_loop_s + domain.work_s(size)
             lane = program.lane(head, domain.channel, "reduce")
             needs = [(output, END, 0.0)]

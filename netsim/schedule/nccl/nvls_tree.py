@@ -91,9 +91,9 @@ class _Part:
         below = [self._between(child, rank, "up") for child in self.tree.children[rank]]
         # The loop waits for all that it adds before it begins.
         needs = [program.take(connection) for connection in below]
-        output = domain.pull(loop, rank, offset, size, needs if parent >= 0 else needs + room)
+        begun, output = domain.pull(loop, rank, offset, size, needs if parent >= 0 else needs + room)
         if parent < 0:
-            self._hand_on(rank, domain, loop, "reduce", offset, size, [(output, END, 0.0)], 0.0)
+            self._hand_on(rank, domain, loop, "reduce", offset, size, [(output, END, 0.0), (begun, END, self._loop_s)], 0.0)
             needs = [(output, HEAD, 0.0)]
             op = domain.push(loop, rank, "reduce", offset, size, needs, early=True, used=below)
         else:

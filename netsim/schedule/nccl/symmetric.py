@@ -9,8 +9,9 @@ through one switch. Assumptions: a load takes as long as a store of the same byt
 copy to the sender itself; the reduce-scatter by LL pays for its additions what a receive-reduce-copy costs.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from netsim.errors import ScheduleError
@@ -46,7 +47,7 @@ def build(plan: Plan, kernel: str, *, limit: int | None = None) -> Schedule:
     ----------
     plan : Plan
         Its channels are the kernel's blocks, with shares of the whole data for all-reduce and of every rank's block else;
-        chunks are what a block loads before it stores. Its protocol must be the kernel's.
+        chunks are what a block loads before it stores, two of them at a time. Its protocol must be the kernel's.
     kernel : str
         One of `KERNELS` of the collective.
     limit : int or None
@@ -91,9 +92,18 @@ class _Block:
     offset: int
     share: int
 
+    halves: bool = False
+    """Whether half of the threads load while the others store."""
+
     @property
     def pace(self) -> Pace:
-        return Pace(self.plan.protocol, self.plan.costs, self.plan.threads)
+        threads = self.plan.threads // 2 if self.halves else self.plan.threads
+        return Pace(self.plan.protocol, self.plan.costs, max(1, threads))
+
+    @property
+    def writes(self) -> str:
+        """The lane of those who store."""
+        return "store" if self.halves else ""
 
     def lane(self, rank: int, role: str = "") -> int:
         return self.writer.lane(rank, f"block {self.number}{' ' if role else ''}{role}", starts=not role)
@@ -129,21 +139,32 @@ class _Block:
     def store(self, rank: int, target: int, part: tuple[int, int], needs: list[Need], *, reduce: bool, raw: bool) -> int:
         """Write to a peer."""
         return self.writer.send(
-            self.lane(rank), self.pace, SEND, rank, target, [part], needs, reduce=reduce, from_input=raw, chunk=rank
+            self.lane(rank, self.writes),
+            self.pace,
+            SEND,
+            rank,
+            target,
+            [part],
+            needs,
+            reduce=reduce,
+            from_input=raw,
+            chunk=rank,
         )
 
-    def load(self, rank: int, source: int, part: tuple[int, int]) -> int:
+    def load(self, rank: int, source: int, part: tuple[int, int], needs: list[Need]) -> int:
         """Read a peer's input and add it to the own."""
         return self.writer.send(
-            self.lane(rank), self.pace, RECV, source, rank, [part], reduce=True, from_input=True, chunk=rank
+            self.lane(rank), self.pace, RECV, source, rank, [part], needs, reduce=True, from_input=True, chunk=rank
         )
 
-    def multicast(self, rank: int, part: tuple[int, int], needs: list[Need], *, reduce: bool, raw: bool) -> list[int]:
-        """Write to the switch, which copies to all, and return the arrivals by rank; what is added skips the own rank."""
+    def multicast(
+        self, rank: int, part: tuple[int, int], needs: list[Need], *, reduce: bool, raw: bool
+    ) -> tuple[int, list[int]]:
+        """Write to the switch, which copies to all, and return that and the arrivals; what is added skips the own rank."""
         writer, ranks = self.writer, self.plan.ranks
         group = writer.group(range(ranks))
         trunk = writer.send(
-            self.lane(rank),
+            self.lane(rank, self.writes),
             self.pace,
             SEND,
             rank,
@@ -157,7 +178,7 @@ class _Block:
             chunk=rank,
         )
         receivers = [target for target in range(ranks) if not (reduce and target == rank)]
-        return [
+        return trunk, [
             writer.message(
                 self.lane(target, f"from {rank}"),
                 -1,
@@ -173,11 +194,11 @@ class _Block:
             for target in receivers
         ]
 
-    def load_sum(self, rank: int, part: tuple[int, int]) -> int:
+    def load_sum(self, rank: int, part: tuple[int, int], needs: list[Need]) -> int:
         """Let the switch add everybody's data for one rank, and return the arrival of the sum."""
         writer, ranks = self.writer, self.plan.ranks
         group = writer.group(range(ranks))
-        hold = writer.hold(self.lane(rank), self.pace.fixed_s)  # the request goes out before anybody is read
+        hold = writer.hold(self.lane(rank), self.pace.fixed_s, needs)  # the request goes out before anybody is read
         legs = [
             writer.message(
                 self.lane(member, f"for {rank}"),
@@ -212,7 +233,7 @@ def _to_all(block: _Block, *, multicast: bool) -> None:
         come: list[list[int]] = [[] for _ in parts]
         for rank, part in enumerate(parts):
             if multicast:
-                arrivals = block.multicast(rank, part, [], reduce=adds, raw=True)
+                _, arrivals = block.multicast(rank, part, [], reduce=adds, raw=True)
                 targets = [target for target in range(len(parts)) if not (adds and target == rank)]
             else:
                 targets = block.others(rank)
@@ -230,28 +251,37 @@ def _take(block: _Block, rank: int, size: int, come: list[int]) -> None:
     block.writer.work(block.lane(rank), block.pace, primitive, size, needs, early=True)
 
 
-def _two_shots(block: _Block) -> None:
-    """Load the own share from all peers and store the sum to all of them; the next loads go on meanwhile."""
-    block.barrier()
-    written: list[list[int]] = [[] for _ in range(block.plan.ranks)]
-    for parts in block.chunks(block.blocks()):
-        loads = [[block.load(rank, peer, part) for peer in block.others(rank) if part[1]] for rank, part in enumerate(parts)]
-        for rank, part in enumerate(parts):
-            if part[1]:
-                needs = [(op, END, 0.0) for op in loads[rank]]
-                written[rank] += [block.store(rank, to, part, needs, reduce=False, raw=False) for to in block.others(rank)]
-    block.barrier(written)
+def _two_shots(block: _Block, *, in_switch: bool) -> None:
+    """Load the own share from all peers, or its sum from the switch, and store the sum to all.
 
-
-def _two_shots_in_switch(block: _Block) -> None:
-    """Let the switch add the own share, and multicast the sum."""
+    Half of the threads load while the others store; a load waits for the stores of the chunk before the last, so that what
+    is read and what is written share the links all the time.
+    """
+    block = replace(block, halves=True)
     block.barrier()
-    written: list[list[int]] = [[] for _ in range(block.plan.ranks)]
+    ranks = block.plan.ranks
+    written: list[list[int]] = [[] for _ in range(ranks)]
+    stored: list[deque[list[Need]]] = [deque([[], []]) for _ in range(ranks)]
     for parts in block.chunks(block.blocks()):
+        summed: list[list[Need]] = []
         for rank, part in enumerate(parts):
-            if part[1]:
-                total = block.load_sum(rank, part)
-                written[rank] += block.multicast(rank, part, [(total, END, 0.0)], reduce=False, raw=False)
+            free = stored[rank].popleft()
+            if not part[1]:
+                summed.append([])
+            elif in_switch:
+                summed.append([(block.load_sum(rank, part, free), END, 0.0)])
+            else:
+                summed.append([(block.load(rank, peer, part, free), END, 0.0) for peer in block.others(rank)])
+        for rank, part in enumerate(parts):
+            sent: list[int] = []
+            if part[1] and in_switch:
+                trunk, arrivals = block.multicast(rank, part, summed[rank], reduce=False, raw=False)
+                sent = [trunk]
+                written[rank] += arrivals
+            elif part[1]:
+                sent = [block.store(rank, to, part, summed[rank], reduce=False, raw=False) for to in block.others(rank)]
+                written[rank] += sent
+            stored[rank].append([(op, LEFT, 0.0) for op in sent])
     block.barrier(written)
 
 
@@ -262,7 +292,7 @@ def _gather(block: _Block, *, multicast: bool) -> None:
     for parts in block.chunks(block.blocks()):
         for rank, part in enumerate(parts):
             if multicast:
-                written[rank] += block.multicast(rank, part, [], reduce=False, raw=True)
+                written[rank] += block.multicast(rank, part, [], reduce=False, raw=True)[1]
             else:
                 written[rank] += [block.store(rank, to, part, [], reduce=False, raw=True) for to in block.others(rank)]
     block.barrier(written)
@@ -275,9 +305,9 @@ def _scatter(block: _Block, *, in_switch: bool) -> None:
     for parts in block.chunks(block.blocks()):
         for rank, part in enumerate(parts):
             if in_switch:
-                loaded[rank].append(block.load_sum(rank, part))
+                loaded[rank].append(block.load_sum(rank, part, []))
             else:
-                loaded[rank] += [block.load(rank, peer, part) for peer in block.others(rank)]
+                loaded[rank] += [block.load(rank, peer, part, []) for peer in block.others(rank)]
     block.barrier(loaded)
 
 
@@ -295,8 +325,8 @@ def _scatter_by_ll(block: _Block) -> None:
 _WRITERS: dict[tuple[str, str], Callable[[_Block], None]] = {
     ("all_reduce", "agxll_r"): partial(_to_all, multicast=False),
     ("all_reduce", "agxllmc_r"): partial(_to_all, multicast=True),
-    ("all_reduce", "rsxld_agxst"): _two_shots,
-    ("all_reduce", "rsxldmc_agxstmc"): _two_shots_in_switch,
+    ("all_reduce", "rsxld_agxst"): partial(_two_shots, in_switch=False),
+    ("all_reduce", "rsxldmc_agxstmc"): partial(_two_shots, in_switch=True),
     ("all_gather", "ll"): partial(_to_all, multicast=False),
     ("all_gather", "llmc"): partial(_to_all, multicast=True),
     ("all_gather", "st"): partial(_gather, multicast=False),

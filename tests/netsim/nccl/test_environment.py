@@ -10,7 +10,6 @@ from netsim.nccl.availability import Options
 from netsim.nccl.environment import allowed, notes, read_assignments, settings, tuner_options
 from netsim.nccl.settings import DEFAULT_SETTINGS, Settings
 from netsim.nccl.tuner_constants import ALGORITHMS, PROTOCOLS
-from netsim.nccl.variables import HARMLESS, MISSING, USED, level, number
 from netsim.nccl.version import Version
 
 OLD = Version(2, 23, 4)
@@ -173,31 +172,8 @@ def test_variables_that_do_not_bear_on_the_result_are_told() -> None:
     assert notes({"NCCL_ALGO": "ring"}) == []
 
 
-def test_every_variable_stands_in_one_table_only() -> None:
-    assert len({*USED, *MISSING, *HARMLESS}) == len(USED) + len(MISSING) + len(HARMLESS)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("4096", 4096), ("0x1000", 4096), ("010", 8), ("0", 0), ("+5", 5), (" 7 ", 7), ("", 99)]
-)
-def test_numbers_are_read_as_nccl_reads_them(text: str, value: int) -> None:
-    assert number({"NCCL_BUFFSIZE": text}, "NCCL_BUFFSIZE", 99, 0, 10_000) == value
-
-
-@pytest.mark.parametrize("text", ["-1", "10001", "1e3", "x", "0x", "08", "1 2", "٣", "9" * 40])
-def test_other_numbers_are_refused(text: str) -> None:
-    said = one_sentence(lambda: number({"NCCL_BUFFSIZE": text}, "NCCL_BUFFSIZE", 99, 0, 10_000))
-    assert "is not accepted; it is a whole number from 0 to 10000" in said
-
-
 def test_a_suffix_is_refused_because_nccl_would_not_see_it() -> None:
     assert "NCCL knows no suffixes and would read 4" in one_sentence(lambda: settings({"NCCL_BUFFSIZE": "4M"}))
-
-
-def test_levels_have_names_and_old_numbers() -> None:
-    # LOC 0, NVL 1, NVB 2, C2C 3, PIX 4, PXB 5; the old 2 is PXB, all from 4 on are SYS.
-    assert [level({"A": text}, "A", 7) for text in ("LOC", "pxb", "2", "")] == [0, 5, 5, 7]
-    assert level({"A": "4"}, "A", 0) == level({"A": "9" * 30}, "A", 0) == level({"A": "SYS"}, "A", 0)
 
 
 def test_settings_hold_what_is_given_and_nccls_defaults_else() -> None:

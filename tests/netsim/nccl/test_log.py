@@ -160,6 +160,19 @@ def test_of_several_communicators_the_largest_is_told() -> None:
     assert log.connections == ()
 
 
+def test_connections_made_late_belong_to_the_only_communicator() -> None:
+    begin = "a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 commId 0xa - Init START\n"
+    late = "a:1:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n"
+    assert parse_log(begin + late).connections == (Connection(0, 0, 1, "p2p"),)
+
+
+def test_a_connection_that_names_its_communicator_belongs_to_that() -> None:
+    begin = "a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x{0} rank 0 nranks {0} commId 0x{0} - Init START\n"
+    late = "a:1:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC comm 0x{0} nRanks {0}\n"
+    log = parse_log(begin.format(2) + begin.format(3) + late.format(2) + late.format(3).replace("0[0] -> 1", "1[0] -> 2"))
+    assert log.connections == (Connection(0, 1, 2, "p2p"),)
+
+
 def test_a_ring_of_many_ranks_may_be_cut() -> None:
     begin = f"{WHO}comm 0x1 rank 0 nRanks 400 nNodes 50 localRanks 8 localRank 0\n"
     told = " ".join(map(str, range(200)))

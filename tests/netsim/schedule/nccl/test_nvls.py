@@ -168,7 +168,7 @@ def test_copies_occupy_lanes_only_where_memory_is_not_registered():
     copies = nvls.build(on_one(4, 64 * KIB, channels=1, chunk=16 * KIB))
     direct = nvls.build(on_one(4, 64 * KIB, channels=1, chunk=16 * KIB, registered=True))
     # One loop: four copies in and four out, and the four turns of the heads.
-    assert int((copies.kind == COMPUTE).sum()), int((direct.kind == COMPUTE).sum()) == (12, 4)
+    assert [int((schedule.kind == COMPUTE).sum()) for schedule in (copies, direct)] == [12, 4]
 
 
 def test_what_nvls_cannot_do_is_refused():
@@ -186,7 +186,7 @@ def test_what_nvls_cannot_do_is_refused():
         nvls.build(on_one(4, 1000, heads=((0,), (1,))))
     with pytest.raises(ScheduleError, match="do not hold each of 4 ranks once"):
         nvls.build(replace(on_one(4, 1000), nodes=((0, 1, 2),)))
-    with pytest.raises(TooManyMessagesError, match="more than|limit of 10"):
+    with pytest.raises(TooManyMessagesError, match="limit of 10 messages"):
         nvls.build(on_one(4, 1000), limit=10)
 
 

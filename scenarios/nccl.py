@@ -1,0 +1,105 @@
+"""Runs of NCCL's own schedules on a machine: its communicators, kept for the next run, and what launching costs.
+
+Which release, which variables, registered buffers or not, and how calls are launched come with a spec as `NcclOptions`.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from netsim.errors import ScenarioError
+from netsim.nccl import schedules
+from netsim.nccl.environment import read_assignments
+from netsim.nccl.from_topology import communicator
+from netsim.nccl.gpus import generation, launch_s
+from netsim.nccl.version import DEFAULT, Version
+from scenarios.machine import Machine, graph_of
+
+if TYPE_CHECKING:
+    from netsim.nccl.communicator import Communicator
+    from netsim.nccl.schedules import Built
+
+LAUNCHES = ("graph", "stream", "none")
+
+
+@dataclass(frozen=True)
+class NcclOptions:
+    """What NCCL is told and how it is called."""
+
+    version: str = str(DEFAULT)
+    """Release to imitate."""
+    environment: tuple[str, ...] = ()
+    """Assignments such as ``NCCL_NVLS_ENABLE=0``."""
+    registered: bool = False
+    """Whether user buffers are registered."""
+    launch: str = "graph"
+    """``graph``: replayed in a CUDA graph, no cost of the host; ``stream``: calls back to back, which the host must keep up
+    with; ``none``: not even the kernel's start."""
+    gpus_per_process: int = 1
+    """GPUs that one host thread drives, for ``stream``."""
+
+    def __post_init__(self) -> None:
+        if self.launch not in LAUNCHES:
+            raise ScenarioError(f"launch is {self.launch!r}; accepted are {', '.join(LAUNCHES)}")
+        if self.gpus_per_process < 1:
+            raise ScenarioError(f"{self.gpus_per_process} GPUs a process; accepted are 1 or more")
+
+
+def communicator_of(machine: Machine, options: NcclOptions, members: tuple[int, ...]) -> "Communicator":
+    """Return what NCCL knows of these ranks of a machine; built once for a machine and the same options."""
+    graph = graph_of(machine)
+    return _communicator(_Graph(graph), options.version, options.environment, members)
+
+
+class _Graph:
+    """A topology by identity: the one graph of a machine is kept by `scenarios.machine`."""
+
+    def __init__(self, graph: object) -> None:
+        self.graph = graph
+
+    def __hash__(self) -> int:
+        return id(self.graph)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Graph) and other.graph is self.graph
+
+
+@lru_cache(maxsize=8)
+def _communicator(graph: _Graph, version: str, environment: tuple[str, ...], members: tuple[int, ...]) -> "Communicator":
+    return communicator(graph.graph, Version.parse(version), members, read_assignments(environment))  # type: ignore[arg-type]
+
+
+def build(
+    machine: Machine,
+    options: NcclOptions,
+    members: tuple[int, ...],
+    collective: str,
+    size_bytes: int,
+    *,
+    algorithm: str,
+    protocol: str,
+    root: int,
+    channels: int | None,
+    limit: int,
+) -> "Built":
+    """Build the schedule that NCCL would run on these ranks of a machine."""
+    return schedules.build(
+        communicator_of(machine, options, members),
+        collective,
+        size_bytes,
+        algorithm=algorithm,
+        protocol=protocol,
+        root=root,
+        channels=channels,
+        registered=options.registered,
+        started=options.launch != "none",
+        limit=limit,
+    )
+
+
+def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...]) -> float:
+    """Return the time in seconds that the host needs for a call, below which no stream of calls gets."""
+    if options.launch != "stream":
+        return 0.0
+    found = communicator_of(machine, options, members)
+    return launch_s(generation(found.compute_capability, nvlink=found.peer_links > 0)) * options.gpus_per_process
