@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from netsim.errors import ScenarioError
 from netsim.metrics.closed_forms import closed_form, uniform_network, unpipelined_tree
 from scenarios.machine import router_of
+from scenarios.protocols import IDEAL
 from scenarios.run import Spec, fitting, run_spec
 from scenarios.sizes import MOST_SIZES
 
@@ -184,7 +185,7 @@ def formula(spec: Spec, algorithm: str) -> Callable[[int], float | None] | None:
     """
     router = router_of(spec.machine, spec.routing)
     uniform = uniform_network(router)
-    if uniform is None or not uniform.serves(algorithm):
+    if spec.protocol != IDEAL or uniform is None or not uniform.serves(algorithm):
         return None
     ranks, alpha_beta = len(router.ranks), (uniform.latency_s, uniform.bandwidth_bytes_per_s)
     if (spec.collective, algorithm) == ("all_reduce", "double_binary_tree"):

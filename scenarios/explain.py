@@ -17,6 +17,8 @@ from netsim.routing import Router
 from netsim.runs import simulate
 from netsim.schedule.catalogue import algorithms_for
 from scenarios.machine import graph_of
+from scenarios.nccl import pairs_of
+from scenarios.protocols import IDEAL
 from scenarios.run import Spec, fitting, run_spec, run_traced, works_in_switches
 
 if TYPE_CHECKING:
@@ -183,19 +185,26 @@ def _with_other_algorithms(
     spec: Spec, row: "Row", refused: list[tuple[str, str]], told: Callable[[str], None]
 ) -> Iterator[WhatIf]:
     """Run every other algorithm that serves the collective; what cannot run here is added to `refused`."""
-    for algorithm in algorithms_for(spec.collective):
-        if algorithm == row.algorithm:
-            continue
+    for algorithm, protocol in _others(spec, row):
         told(f"{spec.collective} by {algorithm}")
         try:
-            other = run_spec(replace(fitting(spec, algorithm), algorithm=algorithm))
+            other = run_spec(replace(fitting(spec, algorithm), algorithm=algorithm, protocol=protocol))
         except (ProofError, StuckError, InternalError):
             raise
         except (ScheduleError, FabricError) as error:
             refused.append((algorithm, str(error)))
             continue
-        words = f"{algorithm} instead of {row.algorithm}"
+        nccl = spec.protocol != IDEAL
+        words = f"{algorithm}{f' {protocol}' * nccl} instead of {row.algorithm}{f' {row.protocol}' * nccl}"
         yield WhatIf(words, "algorithm", other.time_us, other.time_us / row.time_us - 1)
+
+
+def _others(spec: Spec, row: "Row") -> list[tuple[str, str]]:
+    """Return the algorithms and protocols beside the one that ran; of NCCL's those that its cost model has here."""
+    if spec.protocol == IDEAL:
+        return [(algorithm, IDEAL) for algorithm in algorithms_for(spec.collective) if algorithm != row.algorithm]
+    pairs = pairs_of(spec.machine, spec.nccl, spec.collective)
+    return [pair for pair in pairs if pair != (row.algorithm, row.protocol)]
 
 
 def count_runs(spec: Spec) -> int:

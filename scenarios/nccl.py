@@ -8,10 +8,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from netsim.errors import ScenarioError
+from netsim.fabric import ranks_of
 from netsim.nccl import schedules
 from netsim.nccl.environment import read_assignments
 from netsim.nccl.from_topology import communicator
 from netsim.nccl.gpus import generation, launch_s
+from netsim.nccl.tuner import cost_table
+from netsim.nccl.tuner_costs import TUNED
 from netsim.nccl.version import DEFAULT, Version
 from scenarios.machine import Machine, graph_of
 
@@ -103,3 +106,11 @@ def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...
         return 0.0
     found = communicator_of(machine, options, members)
     return launch_s(generation(found.compute_capability, nvlink=found.peer_links > 0)) * options.gpus_per_process
+
+
+def pairs_of(machine: Machine, options: NcclOptions, collective: str) -> list[tuple[str, str]]:
+    """Return the algorithms and protocols that NCCL's cost model has for a collective on all ranks of a machine."""
+    members = tuple(range(len(ranks_of(graph_of(machine)))))
+    if collective not in TUNED or len(members) == 1:
+        return []
+    return list(cost_table(communicator_of(machine, options, members), collective))

@@ -73,6 +73,11 @@ class Spec:
     max_messages: int = DEFAULT_MAX_MESSAGES
     scenario: str = ""
 
+    @property
+    def nccl_version(self) -> str | None:
+        """The release whose schedules it runs; None for the textbook's."""
+        return None if self.protocol == IDEAL else self.nccl.version
+
 
 def run_spec(spec: Spec) -> Row:
     """Simulate one spec and return its row.
@@ -277,6 +282,8 @@ def _fastest(spec: Spec, router: Router) -> tuple[_Run, Spec, list[str]]:
 
 def fitting(spec: Spec, algorithm: str) -> Spec:
     """Return a spec without the options that an algorithm has no use for, so that they steer only those that have."""
+    if spec.protocol != IDEAL:
+        return spec
     understood = options_for(spec.collective, algorithm)
     if "chunks" not in understood:
         spec = replace(spec, chunks=None, chunk_bytes=None)

@@ -10,7 +10,7 @@ from netsim.cli import options
 from netsim.cli.progress import Progress
 from netsim.errors import NetsimError
 from netsim.export.files import write_whole
-from netsim.export.table import csv_cell
+from netsim.export.table import csv_cell, model_named
 from scenarios.crossover import Survey, find_crossings, size_grid
 from scenarios.machine import graph_of
 from scenarios.run import Spec
@@ -68,7 +68,7 @@ def crossover(
         return
     words = options.machine_words(machine, graph_of(machine), surveys[0][1].ranks)
     print(f"# netsim {surveys[0][1].version}: {collective} on {words}")
-    print("# ideal: textbook alpha-beta, not NCCL")
+    print(f"# {model_named(spec.nccl_version)}")
     for count, survey in surveys:
         for line in _lines(count, survey, names, sizes):
             print(line)

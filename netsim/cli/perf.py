@@ -10,7 +10,7 @@ from netsim.cli import nccl_tests, options
 from netsim.cli.progress import Progress
 from netsim.errors import NetsimError
 from netsim.export.files import write_whole
-from netsim.export.table import Row, csv_text, human_text, json_text, nccl_tests_text, rounded_size
+from netsim.export.table import Row, csv_text, human_text, json_text, model_words, nccl_tests_text, rounded_size
 from netsim.fabric import ranks_of
 from scenarios.groups import read_groups
 from scenarios.machine import graph_of
@@ -60,7 +60,7 @@ def perf(
         write_whole(target, csv_text(rows))
     where = options.machine_words(machine, graph, ranks)
     head = [f"netsim {rows[0].version}: {collective} on {where}{f', groups {spec.groups}' * bool(spec.groups)}"]
-    head.append("ideal: textbook alpha-beta, not NCCL")
+    head += model_words(rows)
     if csv == "-":
         text = csv_text(rows)
     elif layout == "json":

@@ -11,6 +11,7 @@ from netsim.cli import options
 from netsim.cli.progress import Progress
 from netsim.export.files import write_whole
 from netsim.export.plot import Curve, Mark, check_plot_target, draw
+from netsim.export.table import model_named
 from netsim.fabric import ranks_of
 from netsim.metrics.timing import bus_bandwidth
 from scenarios.crossover import Crossing, Survey, find_crossings, size_grid, survey_one
@@ -64,7 +65,7 @@ def plot(
     curves = [_simulated(collective, survey, place, name) for place, name in enumerate(names)]
     curves += [_measured(collective, survey.ranks, name, rows) for name, rows in points]
     marks = [_mark(survey, names, crossing) for crossing in survey.crossings]
-    title = f"{collective} on {words} (ideal: textbook alpha-beta, not NCCL)"
+    title = f"{collective} on {words} ({model_named(spec.nccl_version)})"
     write_whole(target, draw(curves, marks, title=title, form=form))
     told_words = f"{len(names)} curve{'s' * (len(names) != 1)}, {len(marks)} crossing{'s' * (len(marks) != 1)}"
     print(f"netsim: wrote {told_words} to {target}", file=sys.stderr)

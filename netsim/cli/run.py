@@ -24,7 +24,7 @@ def run(
     """Simulate every run of a scenario file, print the table and write the rows to results/NAME.csv."""
     from netsim.errors import NetsimError
     from netsim.export.files import write_whole
-    from netsim.export.table import csv_text, human_text
+    from netsim.export.table import csv_text, human_text, model_words
     from scenarios.run import run_spec
     from scenarios.spec import load_scenario
 
@@ -43,5 +43,5 @@ def run(
         sys.stdout.write(text)
         return
     write_whole(target, text)
-    sys.stdout.write(human_text(rows, head=[f"{scenario.name}: {len(rows)} runs", "ideal: textbook alpha-beta, not NCCL"]))
+    sys.stdout.write(human_text(rows, head=[f"{scenario.name}: {len(rows)} runs", *model_words(rows)]))
     print(f"netsim: wrote {len(rows)} rows to {target}", file=sys.stderr)

@@ -34,7 +34,7 @@ def sweep(
     with its error in the note; the exit code is then 1, and the rows that are done stay kept.
     """
     from netsim.export.files import write_whole
-    from netsim.export.table import csv_text, human_text
+    from netsim.export.table import csv_text, human_text, model_words
     from scenarios.spec import load_scenario
     from scenarios.sweep import count_failed, count_kept
     from scenarios.sweep import sweep as run_sweep
@@ -73,7 +73,7 @@ def sweep(
         write_whole(target, text)
         if kept is not None and not failed:
             kept.unlink(missing_ok=True)
-        head = [f"{scenario.name}: {total} runs", "ideal: textbook alpha-beta, not NCCL"]
+        head = [f"{scenario.name}: {total} runs", *model_words(rows)]
         sys.stdout.write(human_text(rows, head=head))
         again = f", {resumed} of them kept from before" if resumed else ""
         print(f"netsim: wrote {total} rows to {target}{again}", file=sys.stderr)

@@ -138,6 +138,24 @@ def human_text(rows: Iterable[Row], *, head: Sequence[str] = ()) -> str:
 _MAY_VARY = ("topology", "collective", "chunks")
 
 
+def model_words(rows: Iterable[Row]) -> list[str]:
+    """Say for the head of a table which model its rows come from, one line each.
+
+    Examples
+    --------
+    >>> model_words([])
+    []
+    """
+    return [model_named(version) for version in dict.fromkeys(row.nccl_version for row in rows)]
+
+
+def model_named(nccl_version: str | None) -> str:
+    """Say which model runs are of: NCCL's of a release, or the textbook's for None."""
+    if nccl_version is None:
+        return "ideal: textbook alpha-beta, not NCCL"
+    return f"NCCL {nccl_version}: its channels, chunks and choices; costs of its kernels by GPU generation"
+
+
 def _plain(value: object) -> str:
     return "-" if value is None else str(value)
 
@@ -152,7 +170,12 @@ def _human_cells(row: Row) -> tuple[str, ...]:
         f"{row.algbw_GBps:.2f}",
         f"{row.busbw_GBps:.2f}",
     )
-    return (str(row.size_bytes), *times, row.algorithm, ratio, row.bottleneck or "-", busy)
+    return (str(row.size_bytes), *times, _ran(row), ratio, row.bottleneck or "-", busy)
+
+
+def _ran(row: Row) -> str:
+    """Name what ran: the algorithm, and of NCCL's the protocol and the channels in use."""
+    return row.algorithm if row.nccl_version is None else f"{row.algorithm} {row.protocol} x{row.channels}"
 
 
 # What nccl-tests prints for redop and root in each test (nccl.md 1.4, from its src/*.cu).

@@ -44,6 +44,10 @@ class Communicator:
     """Whether GPUs of a node reach each other's memory; else they share host memory."""
     peer_links: int = 0
     """NVLinks' worth of bandwidth between any two GPUs of a node, the least of all pairs; 0 where one pair has none."""
+    pxn: bool = False
+    """Whether a GPU may send through a peer of its node that sits at another NIC."""
+    rails: tuple[int, ...] = ()
+    """NIC of each rank, numbered within its node; empty where there is none."""
     version: Version = DEFAULT
     environment: Mapping[str, str] = field(default_factory=dict)
     """NCCL's environment variables as the user gave them, by name."""

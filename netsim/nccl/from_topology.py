@@ -86,6 +86,7 @@ def communicator(
     ]
     if not all(node.multicast for node in nodes):
         nodes = [replace(node, graphs={**node.graphs, NVLS: empty_graph(NVLS)}) for node in nodes]
+    found = {id(system): node for system, node in zip(distinct, nodes, strict=True)}
     vendors = {system.cpu[1] for system in distinct}
     ports = [system.net_GBps(net) for system in distinct for net in system.nets]
     capabilities = [system.devices[gpu].sm for system in distinct for gpu in system.gpus]
@@ -104,6 +105,8 @@ def communicator(
         gdr=all(node.gdr for node in nodes),
         p2p=all(node.p2p for node in nodes),
         peer_links=min(node.peer_links for node in nodes),
+        pxn=all(reach.pxn for reach in reaches),
+        rails=_rails(layout.nodes, [found[id(system)].rails for system in layout.systems]),
         version=version,
         environment=given,
     )
@@ -119,6 +122,7 @@ class _Node:
     gdr: bool
     p2p: bool
     peer_links: int
+    rails: tuple[int, ...]
 
 
 @lru_cache(maxsize=64)
@@ -137,7 +141,16 @@ def _searched(system: NodeSystem, reach: Reach, version: Version, cross_nic: int
     if nvls and multicast:
         graphs[NVLS] = search.graph(NVLS, 1, most_channels(version))
     links = _peer_links(paths, version)
-    return _Node(graphs, _joined_by_switch(paths), multicast, not _stages(paths, ring), paths.p2p, links)
+    rails = tuple(paths.nets_of(gpu)[0] for gpu in range(len(system.gpus))) if system.nets else ()
+    return _Node(graphs, _joined_by_switch(paths), multicast, not _stages(paths, ring), paths.p2p, links, rails)
+
+
+def _rails(nodes: tuple[tuple[int, ...], ...], rails: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the NIC of each rank from those of each node's GPUs."""
+    if not all(rails):
+        return ()
+    of_rank = {rank: rail for node, its in zip(nodes, rails, strict=True) for rank, rail in zip(node, its, strict=True)}
+    return tuple(of_rank[rank] for rank in sorted(of_rank))
 
 
 def _peer_links(paths: Paths, version: Version) -> int:

@@ -30,6 +30,7 @@ from netsim.nccl.tuner_constants import (
     TREE,
 )
 from netsim.nccl.tuner_costs import NVLS_KINDS, TUNED
+from netsim.nccl.variables import number
 from netsim.schedule.dag import Schedule
 from netsim.schedule.nccl import collnet, nvls, nvls_tree, pat, peers, ring, rounds, sendrecv, tree
 from netsim.schedule.nccl.costs import FREE, Costs
@@ -181,21 +182,23 @@ def _by_peers(
     """Plan and build grouped sends and receives from what is known of the pairs of ranks."""
     version = (communicator.version.major, communicator.version.minor)
     nodes, ranks = communicator.nodes, communicator.ranks
-    number = rounds.p2p_channels(total_channels(communicator, settings(communicator.environment)))
+    channels = rounds.p2p_channels(total_channels(communicator, settings(communicator.environment)))
     counts = []
     if communicator.ranks_per_node > 1:
         counts.append(rounds.nvlink_channels(communicator.peer_links, 1) if communicator.peer_links else 2)
     if len(nodes) > 1:
         nics = max(1, communicator.nics_per_node // communicator.ranks_per_node)
-        counts.append(rounds.network_channels(ranks, number, version, nics=nics, nic_GBps=nics * communicator.net_GBps))
+        counts.append(rounds.network_channels(ranks, channels, version, nics=nics, nic_GBps=nics * communicator.net_GBps))
     made = peers.plan_of(
         collective,
         nodes,
         size_bytes,
-        channels=number,
-        per_peer=rounds.channels_per_peer(counts, number, ranks, len(nodes)),
+        channels=channels,
+        per_peer=rounds.channels_per_peer(counts, channels, ranks, len(nodes)),
         version=version,
         all_nvlink=communicator.peer_links > 0,
+        pxn=communicator.pxn and number(communicator.environment, "NCCL_P2P_PXN_LEVEL", 2, 0, 2) > 0,
+        rails=communicator.rails,
         **numbers,
     )
     schedule = sendrecv.build(made, limit=limit)

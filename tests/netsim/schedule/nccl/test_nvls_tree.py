@@ -104,7 +104,7 @@ def test_on_two_nodes_it_beats_the_rate_of_the_network_and_on_four_not():
     # Two nodes: a NIC carries S/8 each way, algbw 384; NVLink S (1 + 1/8): 329.6, which binds: busbw 618. Four nodes: the
     # busiest NIC carries 4 x S/16 (three links in one tree, one in the other): algbw 192, busbw 372.
     assert 384 < busbw(2, 64 << 20, 128 * KIB) < 618
-    assert 0.75 * 372 < busbw(4, 32 << 20, 64 * KIB) < 372
+    assert 0.7 * 372 < busbw(4, 32 << 20, 128 * KIB) < 372
 
 
 def test_what_it_cannot_do_is_refused():
