@@ -15,12 +15,14 @@ from netsim.nccl.from_topology import communicator
 from netsim.nccl.gpus import generation, launch_s
 from netsim.nccl.tuner import cost_table
 from netsim.nccl.tuner_costs import TUNED
+from netsim.nccl.tuner_file import read_rules
 from netsim.nccl.version import DEFAULT, Version
 from scenarios.machine import Machine, graph_of
 
 if TYPE_CHECKING:
     from netsim.nccl.communicator import Communicator
     from netsim.nccl.schedules import Built
+    from netsim.nccl.tuner_file import Rule
 
 LAUNCHES = ("graph", "stream", "none")
 
@@ -40,6 +42,8 @@ class NcclOptions:
     with; ``none``: not even the kernel's start."""
     gpus_per_process: int = 1
     """GPUs that one host thread drives, for ``stream``."""
+    tuner: str | None = None
+    """A file of rules of NCCL's example tuner plugin."""
 
     def __post_init__(self) -> None:
         if self.launch not in LAUNCHES:
@@ -96,8 +100,14 @@ def build(
         channels=channels,
         registered=options.registered,
         started=options.launch != "none",
+        rules=rules_of(options),
         limit=limit,
     )
+
+
+def rules_of(options: NcclOptions) -> "list[Rule] | None":
+    """Return the rules of the tuner plugin that is given, None without one."""
+    return None if options.tuner is None else read_rules(options.tuner)
 
 
 def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...]) -> float:

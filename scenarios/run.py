@@ -177,6 +177,7 @@ def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -
     )
     finish = () if joined is None else tuple(joined.finish_s(left.end_s).tolist())
     first, members = parts[0]
+    least_s = facts.pop("least_s", 0.0)
     return _Run(
         schedule,
         left,
@@ -184,7 +185,7 @@ def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -
         algorithm=first.algorithm,
         ranks=len(members),
         size_bytes=first.size_bytes,
-        time_s=max(left.time_s, facts.pop("least_s", 0.0)) if len(members) > 1 else left.time_s,
+        time_s=max(left.time_s, least_s) if len(members) > 1 else left.time_s,
         **facts,
     )
 
@@ -249,6 +250,9 @@ def _nccl_parts(spec: Spec, algorithm: str, groups: tuple[Members, ...]) -> _Par
         "cells": {"nccl_version": spec.nccl.version, "nccl_model_us": predicted},
         "least_s": least_call_s(spec.machine, spec.nccl, groups[0]),
     }
+    if first.ruled is False:
+        words = f"no rule of {spec.nccl.tuner} serves, so NCCL chose, on the one channel that its example plugin leaves"
+        facts["notes"] = (words,)
     return [(one.schedule, members) for one, members in zip(found, groups, strict=True)], facts
 
 

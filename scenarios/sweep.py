@@ -25,6 +25,7 @@ from typing import Any
 import netsim
 from netsim.errors import InternalError, NetsimError
 from netsim.export.table import Row
+from scenarios.protocols import IDEAL
 from scenarios.run import Spec, run_spec
 
 _AHEAD = 2
@@ -297,6 +298,7 @@ def _failed_row(spec: Spec, words: str) -> Row:
         gpudirect=spec.machine.gpudirect,
         routing=spec.routing,
         groups=spec.groups,
+        nccl_version=None if spec.protocol == IDEAL else spec.nccl.version,
         note=f"failed: {' '.join(words.split())}",
     )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from netsim.fabric import Link
 
 EXAMPLE = "netsim topo list"
-SHOW_EXAMPLE = "netsim topo show hgx-h100"
+SHOW_EXAMPLE = "netsim topo show hgx-h100 --nodes 2 --nic ndr400 --graph"
 CHECK_EXAMPLE = "netsim topo check ideal-switch:8@450GB/s,1us"
 IMPORT_EXAMPLE = "netsim topo import dgx-1v"
 
@@ -45,10 +45,27 @@ def list_() -> None:
 
 @app.command(epilog=f"\b\nExample:\n  {SHOW_EXAMPLE}")
 @options.gathers(machine=options.named_machine)
-def show(machine: Machine) -> None:
-    """Print a machine's ranks, nodes and links, equal links together."""
+def show(
+    machine: Machine,
+    graphs: Annotated[
+        bool,
+        typer.Option("--graph", help="In place of links: what NCCL finds here: its graphs, rings, trees, heads and channels."),
+    ] = False,
+    dump: Annotated[
+        str | None,
+        typer.Option("--dump-graph", help="Also write the graphs to this file, as NCCL_GRAPH_DUMP_FILE; implies --graph."),
+    ] = None,
+    nccl_version: options.NcclVersion = None,
+    nccl_env: options.NcclEnv = None,
+) -> None:
+    """Print a machine's ranks, nodes and links, equal links together; or what NCCL makes of it."""
     from netsim.fabric import hosts_of, topology_digest
 
+    if graphs or dump is not None:
+        _show_graphs(machine, dump, nccl_version, nccl_env)
+        return
+    if nccl_version is not None or nccl_env:
+        raise NetsimError("--nccl-version and --nccl-env change only what NCCL finds; give --graph with them")
     graph = graph_of(machine)
     kinds = Counter(kind for _, kind in graph.nodes(data="kind"))
     hosts = hosts_of(graph)
@@ -65,6 +82,34 @@ def show(machine: Machine) -> None:
     print(f"digest: {topology_digest(graph)}")
     for remark in graph.graph.get("remarks", ()):
         print(f"remark: {remark}")
+
+
+def _show_graphs(machine: Machine, dump: str | None, version: str | None, environment: list[str] | None) -> None:
+    """Print what NCCL finds on a machine, and write its graphs where a file is named."""
+    from netsim.export.files import write_whole
+    from netsim.fabric import ranks_of
+    from netsim.nccl import environment as variables
+    from netsim.nccl.dump import format_dump
+    from netsim.nccl.system import node_systems
+    from netsim.nccl.words import graph_lines
+    from scenarios.nccl import NcclOptions, communicator_of
+
+    target = None if dump is None else options.target_of(dump, "--dump-graph", "graph.xml")
+    graph = graph_of(machine)
+    ranks = len(ranks_of(graph))
+    told = NcclOptions(version or NcclOptions.version, tuple(environment or ()))
+    found = communicator_of(machine, told, tuple(range(ranks)))
+    lines = list(graph_lines(found))
+    if target is not None:
+        write_whole(target, format_dump(found.graphs))
+    print(f"{options.machine_words(machine, graph, ranks)}, as NCCL {found.version} sees it")
+    for line in lines:
+        print(line)
+    systems = node_systems(graph, version=found.version).systems
+    for remark in dict.fromkeys(text for system in systems for text in system.assumptions):
+        print(f"remark: {remark}")
+    for note in variables.notes(found.environment):
+        print(f"netsim: {note}", file=sys.stderr)
 
 
 @app.command(epilog=f"\b\nExample:\n  {CHECK_EXAMPLE}")

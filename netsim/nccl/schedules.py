@@ -1,10 +1,11 @@
 """A collective as NCCL would run it on a communicator: what it chooses, the plan of it, and the operations.
 
-The front of this room. Collectives that NCCL knows by name go through its cost model; all-to-all, send/recv, gather and
-scatter are grouped sends and receives. Costs are those of the GPUs' generation unless others are given.
+The front of this room. Collectives that NCCL knows by name go through its cost model, and through rules of a tuner plugin
+where there are some; all-to-all, send/recv, gather and scatter are grouped sends and receives. Costs are those of the GPUs'
+generation unless others are given.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,6 @@ from netsim.nccl.environment import allowed, settings, tuner_options
 from netsim.nccl.gpus import costs as gpu_costs
 from netsim.nccl.gpus import generation
 from netsim.nccl.planning import plan
-from netsim.nccl.settings import Settings
 from netsim.nccl.tuner import Choice, choose
 from netsim.nccl.tuner_constants import (
     COLLNET_CHAIN,
@@ -30,6 +30,7 @@ from netsim.nccl.tuner_constants import (
     TREE,
 )
 from netsim.nccl.tuner_costs import NVLS_KINDS, TUNED
+from netsim.nccl.tuner_file import Rule, apply
 from netsim.nccl.variables import number
 from netsim.schedule.dag import Schedule
 from netsim.schedule.nccl import collnet, nvls, nvls_tree, pat, peers, ring, rounds, sendrecv, tree
@@ -64,6 +65,20 @@ class Built:
     """Channels in use."""
     choice: Choice | None
     """What NCCL's cost model says of all that could have run; None where it is not asked."""
+    ruled: bool | None = None
+    """Whether a rule of a tuner plugin served; None where there were no rules to ask."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What NCCL takes for one collective and size."""
+
+    choice: Choice
+    """With a rule of a tuner plugin, what the rule asks for."""
+    channels: int | None = None
+    """What the plugin asks for in place of NCCL's own number."""
+    ruled: bool | None = None
+    """As in `Built`."""
 
 
 def build(
@@ -80,6 +95,7 @@ def build(
     in_place: bool = False,
     free: bool = False,
     started: bool = True,
+    rules: Sequence[Rule] | None = None,
     limit: int | None = None,
 ) -> Built:
     """Return the schedule of a collective as NCCL would run it.
@@ -106,6 +122,8 @@ def build(
         Whether GPUs cost nothing, so that links alone decide.
     started : bool
         Whether the start of the kernel counts.
+    rules : sequence of Rule, optional
+        Of NCCL's example tuner plugin, asked before the cost model decides.
     limit : int, optional
         The most operations accepted.
 
@@ -125,8 +143,10 @@ def build(
         for name, kind in (("costs", SIMPLE), ("ll_costs", LL)):
             numbers[name] = FREE if free else _costs(communicator, kind, started, peers=True)
         return _by_peers(communicator, collective, size_bytes, numbers, limit)
-    choice = _choice(communicator, collective, size_bytes, algorithm, protocol, given)
-    taken = (RING, LL) if choice is None else (choice.algorithm, choice.protocol)
+    decided = decide(communicator, collective, size_bytes, algorithm, protocol, rules=rules, registered=registered)
+    taken = (RING, LL) if decided is None else (decided.choice.algorithm, decided.choice.protocol)
+    if channels is None and decided is not None:
+        channels = decided.channels
     made: Plan = plan(
         communicator,
         collective,
@@ -141,15 +161,52 @@ def build(
         settings=given,
     )
     schedule = _BUILDERS[taken[0]](made, limit=limit)
-    return Built(schedule, *taken, len(made.channels), choice)
+    if decided is None:
+        return Built(schedule, *taken, len(made.channels), None)
+    return Built(schedule, *taken, len(made.channels), decided.choice, decided.ruled)
 
 
-def _choice(
-    communicator: Communicator, collective: str, size_bytes: int, algorithm: str, protocol: str, given: Settings
-) -> Choice | None:
-    """Return what NCCL takes; one rank only copies, and chooses nothing."""
-    if communicator.ranks == 1:
+def decide(
+    communicator: Communicator,
+    collective: str,
+    size_bytes: int,
+    algorithm: str = "auto",
+    protocol: str = "auto",
+    *,
+    rules: Sequence[Rule] | None = None,
+    registered: bool = False,
+) -> Decision | None:
+    """Return what NCCL takes; None where it chooses nothing: for sends and receives, and for one rank, which only copies.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    collective : str
+    size_bytes : int, bytes
+    algorithm, protocol : str
+        As in `build`; what they exclude no rule brings back.
+    rules : sequence of Rule, optional
+        Of NCCL's example tuner plugin. Where none serves, the cost model decides, and one channel is used, because that
+        plugin sets one before it looks for a rule.
+    registered : bool
+        Whether user buffers are registered, which rules may ask for.
+    """
+    if collective not in TUNED or communicator.ranks == 1:
         return None
+    choice = _choice(communicator, collective, size_bytes, algorithm, protocol)
+    if rules is None:
+        return Decision(choice)
+    nodes, ranks = len(communicator.nodes), communicator.ranks
+    asked = apply(rules, collective, size_bytes, nodes, ranks, registered=registered, available=choice.table)
+    if asked is None:
+        return Decision(choice, channels=1, ruled=False)
+    pair = (asked.algorithm, asked.protocol)
+    taken = replace(choice, algorithm=pair[0], protocol=pair[1], predicted_us=choice.table[pair])
+    return Decision(taken, asked.channels, ruled=True)
+
+
+def _choice(communicator: Communicator, collective: str, size_bytes: int, algorithm: str, protocol: str) -> Choice:
+    """Return what the cost model takes."""
     pairs: Collection[tuple[str, str]] | None = allowed(
         communicator.environment,
         collective,
@@ -164,7 +221,7 @@ def _choice(
         collective,
         size_bytes,
         allowed=pairs,
-        channels=total_channels(communicator, given),
+        channels=total_channels(communicator, settings(communicator.environment)),
         options=options,
     )
 

@@ -1,10 +1,12 @@
-"""NCCL's NVLS on one node: the NVSwitch adds what it pulls from all GPUs and copies what it is given to all of them.
+"""NCCL's NVLS: the NVSwitch adds what it pulls from all GPUs and copies what it is given to all of them.
 
 Each channel loops over pieces of a chunk a head. Three groups of threads work at the same time on following loops: copy
 in (from user memory to a buffer that the switch reads), reduce and multicast (each head its chunk), copy out. What the
 switch reads and writes moves through ports of the GPUs' memory, without their threads. Every GPU is pulled from and
 written to, heads included, so an all-reduce costs each GPU S + S/H bytes out and as many in. Facts of NCCL 2.30
-(device/all_reduce.h and its like). Deliberately left out: flags and fences, which are part of a loop's cost.
+(device/all_reduce.h and its like). Over several nodes a network that reduces joins the same head of all nodes: it is given
+a node's sum and gives back that of all, which a fourth group of threads multicasts. Deliberately left out: flags and
+fences, which are part of a loop's cost; all-gather and reduce-scatter over several nodes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,8 +31,8 @@ def build(plan: Plan, *, limit: int | None = None) -> Schedule:
     Parameters
     ----------
     plan : Plan
-        Its collective is all_reduce, all_gather or reduce_scatter, its protocol simple, its ranks all on one node; its
-        heads are by default the first 32 ranks.
+        Its collective is all_reduce, or on one node all_gather or reduce_scatter, its protocol simple; its heads are by
+        default the first 32 ranks of each node.
     limit : int or None
         The most operations accepted.
 
@@ -42,10 +44,13 @@ def build(plan: Plan, *, limit: int | None = None) -> Schedule:
     if plan.collective not in _BUILDERS:
         raise ScheduleError(f"nvls has no {plan.collective}; accepted are {', '.join(_BUILDERS)}")
     check_simple(plan, "nvls")
-    if len(plan.nodes) > 1:
-        raise ScheduleError(f"nvls works inside one node, but the plan has {len(plan.nodes)}; nvls_tree takes several")
+    nodes = nodes_of(plan)
+    if len(nodes) > 1 and plan.collective != "all_reduce":
+        raise ScheduleError(f"nvls has {plan.collective} inside one node only, but the plan has {len(nodes)} nodes")
     program = Program(plan, limit=limit)
-    if plan.ranks > 1:
+    if len(nodes) > 1:
+        _over_nodes(program, nodes, heads_of(plan, "nvls"))
+    elif plan.ranks > 1:
         heads = heads_of(plan, "nvls")[0]
         if plan.collective != "all_reduce" and sorted(heads) != list(range(plan.ranks)):
             raise ScheduleError(
@@ -81,7 +86,8 @@ def heads_of(plan: Plan, name: str) -> tuple[Ranks, ...]:
         If they are no ranks of their nodes, or not as many on each.
     """
     nodes = nodes_of(plan)
-    heads = plan.heads or tuple(node[: min(MAX_HEADS, *map(len, nodes), MAX_HEADS)] for node in nodes)
+    most = min(MAX_HEADS, *map(len, nodes))
+    heads = plan.heads or tuple(node[:most] for node in nodes)
     if len(heads) != len(nodes):
         raise ScheduleError(f"{name} has heads for {len(heads)} nodes, but the plan has {len(nodes)}")
     for node, mine in zip(nodes, heads, strict=True):
@@ -270,6 +276,46 @@ def _all_reduce(program: Program, domains: list[Domain]) -> None:
                 _, output = domain.pull(loop, head, offset, part, room)
                 domain.read(loop, domain.push(loop, head, "reduce", offset, part, [(output, HEAD, 0.0)], early=True))
         domain.copy_out(loop, size)
+
+
+def _over_nodes(program: Program, nodes: tuple[Ranks, ...], heads: tuple[Ranks, ...]) -> None:
+    """Copy in, reduce and give to the network, take from it and multicast, copy out."""
+    plan = program.plan
+    channels = [
+        [Domain(program, channel.number, node, mine) for node, mine in zip(nodes, heads, strict=True)]
+        for channel in plan.channels
+    ]
+    groups = [program.group(members) for members in zip(*heads, strict=True)]
+    taken: dict[tuple[int, int, int], int] = {}
+    for loop, place, size, chunks in loops(plan, len(groups)):
+        domains, number = channels[place], plan.channels[place].number
+        for domain in domains:
+            domain.copy_in(loop, size)
+        rooms = [domain.room(loop) for domain in domains]
+        for which, (offset, part) in enumerate(chunks):
+            if not part:
+                continue
+            here: dict[str, Any] = {"offset": offset, "size": part, "group": groups[which], "chunk": loop, "step": 1}
+            legs = []
+            for domain in domains:
+                head = domain.heads[which]
+                before = taken.pop((place, head, loop - plan.slots), None)
+                slot = [] if before is None else [(before, LEFT, plan.costs.credit_s)]
+                _, output = domain.pull(loop, head, offset, part, slot)
+                work: dict[str, Any] = {"duration": plan.costs.nvls_loop_s, "work": domain.work_s(part), "early": True}
+                needs = [(output, END, 0.0)]
+                lane = program.lane(head, number, "reduce")
+                legs.append(program.operation(lane, LEG, src=head, needs=needs, **here, **work))
+                domain.read(loop, legs[-1])
+            for domain, room in zip(domains, rooms, strict=True):
+                head = domain.heads[which]
+                follows = [(leg, HEAD, 0.0) for leg in legs]
+                port = program.port(head, f"channel {number} network")
+                total = program.operation(port, OUTPUT, dst=head, needs=follows, **here)
+                needs = [*room, (total, END, 0.0)]
+                taken[place, head, loop] = domain.push(loop, head, "broadcast", offset, part, needs)
+        for domain in domains:
+            domain.copy_out(loop, size)
 
 
 def _all_gather(program: Program, domains: list[Domain]) -> None:

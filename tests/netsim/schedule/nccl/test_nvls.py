@@ -80,6 +80,30 @@ def test_of_more_than_32_ranks_32_are_heads_and_all_are_read_and_written():
     assert int((schedule.kind == TRUNK).sum()) == 32
 
 
+@pytest.mark.parametrize("gpus", [1, 2, 3, 8])
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+def test_over_nodes_heads_give_the_network_their_part_and_get_it_back(nodes, gpus):
+    # S + S/H inside each node as ever, and S/H to and from the network.
+    size = gpus * 3 * 16 * KIB
+    schedule = nvls.build(plan_of("nvls", nodes, gpus, size, [None], chunk=16 * KIB, slots=2))
+    prove(schedule)
+    assert schedule.bytes_sent().tolist() == [size + 2 * size // gpus] * (nodes * gpus)
+    assert schedule.bytes_received().tolist() == [size + 2 * size // gpus] * (nodes * gpus)
+    prove(nvls.build(plan_of("nvls", nodes, gpus, 1009, [None, None], chunk=64, slots=2)))
+
+
+def test_over_nodes_a_network_that_adds_makes_their_number_immaterial():
+    # NVLink carries S (1 + 1/8) each way, a NIC S/8: 16 MiB take 50.9 us at least, whether over two nodes or four.
+    times = []
+    for nodes in (2, 4):
+        graph = topologies.build("hgx-h100", nodes=nodes, nic="ndr400")
+        graph.nodes["network"]["reduce"] = True
+        plan = plan_of("nvls", nodes, 8, 16 << 20, [None] * 8, chunk=64 * KIB, costs=FREE)
+        times.append(simulate(graph, nvls.build(plan)).time_s)
+    assert 50.9e-6 < times[0] < 2 * 50.9e-6
+    assert times[1] == pytest.approx(times[0], rel=0.01)
+
+
 def test_heads_may_be_some_ranks_only():
     schedule = nvls.build(on_one(6, 1009 * 6, heads=((1, 4),), chunk=100))
     prove(schedule)
@@ -176,8 +200,8 @@ def test_what_nvls_cannot_do_is_refused():
         nvls.build(replace(on_one(4, 1000), collective="broadcast"))
     with pytest.raises(ScheduleError, match="nvls has no protocol ll; accepted is simple"):
         nvls.build(replace(on_one(4, 1000), protocol="ll"))
-    with pytest.raises(ScheduleError, match="inside one node, but the plan has 2"):
-        nvls.build(replace(on_one(4, 1000), nodes=((0, 1), (2, 3))))
+    with pytest.raises(ScheduleError, match="nvls has all_gather inside one node only, but the plan has 2 nodes"):
+        nvls.build(replace(on_one(4, 1000, collective="all_gather"), nodes=((0, 1), (2, 3))))
     with pytest.raises(ScheduleError, match="needs every rank to be a head, but 32 of 36 are; at most 32 can be"):
         nvls.build(on_one(36, 36, collective="all_gather"))
     with pytest.raises(ScheduleError, match=r"has the heads \(1, 7\); accepted are 1 to 32 different ones of its ranks"):
