@@ -52,9 +52,10 @@ class NcclOptions:
             raise ScenarioError(f"{self.gpus_per_process} GPUs a process; accepted are 1 or more")
 
 
-def communicator_of(machine: Machine, options: NcclOptions, members: tuple[int, ...]) -> "Communicator":
-    """Return what NCCL knows of these ranks of a machine; built once for a machine and the same options."""
+def communicator_of(machine: Machine, options: NcclOptions, members: tuple[int, ...] | None = None) -> "Communicator":
+    """Return what NCCL knows of these ranks of a machine, or of all; built once for a machine and the same options."""
     graph = graph_of(machine)
+    members = tuple(range(len(ranks_of(graph)))) if members is None else members
     return _communicator(_Graph(graph), options.version, options.environment, members)
 
 

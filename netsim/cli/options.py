@@ -94,6 +94,10 @@ Launch = Annotated[
 GpusPerProcess = Annotated[
     int, typer.Option("--gpus-per-process", min=1, help="GPUs that one host thread drives, for --launch stream.")
 ]
+Tuner = Annotated[
+    str | None,
+    typer.Option("--tuner", help="Rules of NCCL's example tuner plugin (nccl_tuner.conf), asked before NCCL's cost model."),
+]
 Channels = Annotated[
     int | None, typer.Option("--channels", min=1, help="Lanes a rank uses side by side; 1, or NCCL's number.")
 ]
@@ -199,6 +203,7 @@ def spec(
     registered_buffers: Registered = False,
     launch: Launch = "graph",
     gpus_per_process: GpusPerProcess = 1,
+    tuner: Tuner = None,
     channels: Channels = None,
     quantum: Quantum = "0",
     routing: Routing = "static",
@@ -208,18 +213,21 @@ def spec(
 ) -> "Spec":
     """Gather the options of a run; its size and algorithm are left to the verb."""
     from scenarios.nccl import NcclOptions
-    from scenarios.protocols import protocol_named
+    from scenarios.protocols import IDEAL, protocol_named
     from scenarios.run import Spec, limit_on_messages
 
     check_collective(collective)
     quantum_bytes = size_of(quantum, "--quantum")
+    if tuner is not None and protocol == IDEAL:
+        raise NetsimError("--tuner: its rules are NCCL's, and --proto ideal is textbook; give --proto auto with it")
+    mention_variables(nccl_env or [])
     return Spec(
         machine=on,
         collective=collective,
         size_bytes=0,
         protocol=protocol_named(protocol, "--proto"),
         nccl=NcclOptions(
-            nccl_version or NcclOptions.version, tuple(nccl_env or ()), registered_buffers, launch, gpus_per_process
+            nccl_version or NcclOptions.version, tuple(nccl_env or ()), registered_buffers, launch, gpus_per_process, tuner
         ),
         channels=channels,
         root=root,
@@ -297,6 +305,14 @@ def machine_words(machine: "Machine", graph: "nx.DiGraph[str]", ranks: int) -> s
     if machine.profile:
         words.append(f"profile {machine.profile}")
     return ", ".join(words)
+
+
+def mention_variables(given: list[str]) -> None:
+    """Say on stderr which variables for NCCL do not bear on the result, and why."""
+    from netsim.nccl.environment import notes, read_assignments
+
+    for note in notes(read_assignments(given)) if given else ():
+        print(f"netsim: {note}", file=sys.stderr)
 
 
 def mention_remarks(topology: str, graph: "nx.DiGraph[str]") -> None:

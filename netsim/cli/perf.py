@@ -14,6 +14,7 @@ from netsim.export.table import Row, csv_text, human_text, json_text, model_word
 from netsim.fabric import ranks_of
 from scenarios.groups import read_groups
 from scenarios.machine import graph_of
+from scenarios.protocols import IDEAL
 from scenarios.run import Spec, run_spec
 from scenarios.sizes import size_list
 
@@ -36,6 +37,9 @@ def perf(
     algorithm: options.Algorithm = "auto",
     csv: options.Csv = None,
     layout: Annotated[str | None, typer.Option("--format", help="table, nccl-tests or json.")] = None,
+    show_choice: Annotated[
+        bool, typer.Option("--show-choice", help="Above the table: NCCL's cost table, its predicted times, and what it takes.")
+    ] = False,
 ) -> None:
     """Print time, algorithm bandwidth and bus bandwidth of a collective for a range of sizes, by simulation."""
     if layout is not None and layout not in FORMATS:
@@ -55,12 +59,16 @@ def perf(
     if layout == "nccl-tests":
         members = len(read_groups(spec.groups, ranks)[0])
         sizes = [rounded_size(collective, members, size) for size in sizes]
+    chosen = _choice(first, sizes) if show_choice else []
+    if chosen and (csv == "-" or layout == "json"):
+        words = "--csv -" if csv == "-" else "--format json"
+        print(f"netsim: --show-choice ignored: {words} leaves no place for it on stdout", file=sys.stderr)
     rows = _simulate(first, sizes)
     if target is not None:
         write_whole(target, csv_text(rows))
     where = options.machine_words(machine, graph, ranks)
     head = [f"netsim {rows[0].version}: {collective} on {where}{f', groups {spec.groups}' * bool(spec.groups)}"]
-    head += model_words(rows)
+    head += [*model_words(rows), *chosen]
     if csv == "-":
         text = csv_text(rows)
     elif layout == "json":
@@ -70,6 +78,16 @@ def perf(
     else:
         text = human_text(rows, head=head)
     sys.stdout.write(text)
+
+
+def _choice(first: Spec, sizes: list[int]) -> list[str]:
+    """Return lines about NCCL's choice."""
+    from netsim.cli.choice_words import choice_lines
+    from scenarios.choices import choices
+
+    if first.protocol == IDEAL:
+        raise NetsimError("--show-choice: textbook algorithms are no choice of NCCL's; give --proto auto, ll, ll128 or simple")
+    return list(choice_lines(choices(first, sizes), first.collective))
 
 
 def _simulate(first: Spec, sizes: list[int]) -> list[Row]:

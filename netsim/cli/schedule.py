@@ -1,19 +1,27 @@
-"""``netsim schedule``: the algorithms, their steps in words, and their proof."""
+"""``netsim schedule``: the algorithms, their steps in words, their proof, and rules for NCCL's tuner plugin."""
 
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from netsim.cli import options
+from netsim.cli.progress import Progress
 from netsim.errors import NetsimError
 
 if TYPE_CHECKING:
     from netsim.schedule.dag import Schedule
+    from scenarios.run import Spec
+    from scenarios.tuner_rules import Fastest
 
 EXAMPLE = "netsim schedule list"
 SHOW_EXAMPLE = "netsim schedule show all_reduce --algo ring --ranks 4"
 PROVE_EXAMPLE = "netsim schedule prove all_reduce --algo double_binary_tree --ranks 8 --size 1MiB"
+EXPORT_EXAMPLE = "netsim schedule export all_reduce --topology pcie-pair --algos ring -b 64K -e 1M -f 4"
+IMPORT_EXAMPLE = "netsim schedule import scenarios/nccl_tuner.conf"
 
+FORMATS = ("nccl-tuner",)
 MaxMessages = Annotated[int, typer.Option("--max-messages", min=1, help="Refuse schedules of more messages than this.")]
 MOST_MESSAGES = 1_000_000
 """A schedule is built whole before it is told or proved; a million messages take a while to prove, and nobody reads them."""
@@ -21,7 +29,7 @@ MOST_MESSAGES = 1_000_000
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    help="List algorithms, show their steps in words, prove that they do what the collective promises.",
+    help="List algorithms, show their steps in words, prove that they do what the collective promises; rules for NCCL's tuner.",
     epilog=f"\b\nExample:\n  {EXAMPLE}",
 )
 Algorithm = Annotated[
@@ -30,6 +38,7 @@ Algorithm = Annotated[
 ]
 Ranks = Annotated[int, typer.Option("--ranks", "-p", min=1, help="Number of ranks.")]
 Size = Annotated[str, typer.Option("--size", "-s", help="Size of the collective.")]
+Format = Annotated[str, typer.Option("--format", help="nccl-tuner: the CSV of NCCL's example tuner plugin.")]
 Groups = Annotated[int | None, typer.Option("-g", "--gpus-per-node", min=1, help="Ranks a server; by default all in one.")]
 
 
@@ -95,6 +104,91 @@ def prove(
         f"proved: {collective} by {schedule.algorithm} over {ranks} ranks, {schedule.size_bytes} bytes: each rank ends with "
         f"what is promised, each input counted once ({len(schedule)} operations)"
     )
+
+
+@app.command(epilog=f"\b\nExample:\n  {EXPORT_EXAMPLE}")
+@options.gathers(defaults={"protocol": "auto"}, spec=options.spec)
+def export(
+    spec: "Spec",
+    algorithms: Annotated[
+        str | None,
+        typer.Option("--algos", help="What is tried, such as ring,tree:ll128; by default everything that can run here."),
+    ] = None,
+    min_bytes: Annotated[str, typer.Option("-b", "--minbytes", help="Smallest size.")] = "1K",
+    max_bytes: Annotated[str, typer.Option("-e", "--maxbytes", help="Largest size.")] = "64M",
+    step_factor: Annotated[int, typer.Option("-f", "--stepfactor", min=2, help="Multiply by this.")] = 4,
+    layout: Format = FORMATS[0],
+    output: Annotated[str | None, typer.Option("-o", "--output", help="File to write; stdout without it.")] = None,
+) -> None:
+    """Simulate what NCCL could run at each size and write the fastest as rules for its example tuner plugin.
+
+    What the last size calls for holds above it, too.
+    """
+    from netsim import __version__
+    from netsim.export.files import write_whole
+    from netsim.nccl.tuner_file import format_rules
+    from scenarios.protocols import IDEAL
+    from scenarios.sizes import size_list
+    from scenarios.tuner_rules import fastest, rules
+
+    _check_format(layout)
+    if spec.protocol == IDEAL:
+        raise NetsimError("--proto ideal: NCCL's tuner knows nothing of textbook algorithms; give auto, ll, ll128 or simple")
+    target = None if output is None else options.target_of(output, "--output", "nccl_tuner.conf")
+    names = [] if algorithms is None else options.algorithm_names(algorithms)
+    sizes = size_list(options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), step_factor)
+    with Progress(len(sizes)) as progress:
+        found = fastest(
+            spec, sizes, names, told=lambda size: progress.step(f"{spec.collective} of {options.size_words(size)}")
+        )
+    made = rules(spec, found)
+    comments = [
+        f"netsim {__version__}: {spec.collective} on {spec.machine.label}, NCCL {spec.nccl.version}: the fastest by simulation",
+        f"simulated at {', '.join(str(one.size_bytes) for one in found[:8])}{' ...' if len(found) > 8 else ''} bytes",
+    ]
+    text = format_rules(made, comments=comments)
+    if target is None:
+        sys.stdout.write(text)
+    else:
+        write_whole(target, text)
+        print(f"# {comments[0]}")
+        for line in _times(found):
+            print(line)
+        print(f"netsim: wrote {len(made)} rule{'s' * (len(made) != 1)} to {target}", file=sys.stderr)
+
+
+@app.command("import", epilog=f"\b\nExample:\n  {IMPORT_EXAMPLE}")
+def import_(
+    file: Annotated[str, typer.Argument(help="Rules of NCCL's example tuner plugin, such as nccl_tuner.conf.")],
+    layout: Format = FORMATS[0],
+) -> None:
+    """Read rules of NCCL's example tuner plugin and say what each means; `perf --tuner FILE` runs by them."""
+    from netsim.nccl.tuner_file import read_rules
+    from netsim.nccl.words import rule_words
+
+    _check_format(layout)
+    rules = read_rules(file)
+    print(f"{file}: {len(rules)} rule{'s' * (len(rules) != 1)}, of which the first that serves counts")
+    for rule in rules:
+        print(rule_words(rule))
+
+
+def _check_format(layout: str) -> None:
+    if layout not in FORMATS:
+        raise NetsimError(f"--format: unknown format {layout!r}; accepted is {', '.join(FORMATS)}")
+
+
+def _times(found: "list[Fastest]") -> Iterator[str]:
+    """Yield a line a size: the simulated time of each pair, the fastest, and what NCCL's cost model takes of them."""
+    titles = ("size (B)", *(" ".join(pair) for pair in found[0].times_us), "fastest", "NCCL's model takes")
+    rows = [
+        (str(one.size_bytes), *(f"{time:.2f}" for time in one.times_us.values()), " ".join(one.pair), " ".join(one.model))
+        for one in found
+    ]
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    for number, row in enumerate((titles, *rows)):
+        cells = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"# {cells}" if number == 0 else f"  {cells}"
 
 
 def _build(

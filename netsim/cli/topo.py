@@ -88,7 +88,6 @@ def _show_graphs(machine: Machine, dump: str | None, version: str | None, enviro
     """Print what NCCL finds on a machine, and write its graphs where a file is named."""
     from netsim.export.files import write_whole
     from netsim.fabric import ranks_of
-    from netsim.nccl import environment as variables
     from netsim.nccl.dump import format_dump
     from netsim.nccl.system import node_systems
     from netsim.nccl.words import graph_lines
@@ -98,7 +97,7 @@ def _show_graphs(machine: Machine, dump: str | None, version: str | None, enviro
     graph = graph_of(machine)
     ranks = len(ranks_of(graph))
     told = NcclOptions(version or NcclOptions.version, tuple(environment or ()))
-    found = communicator_of(machine, told, tuple(range(ranks)))
+    found = communicator_of(machine, told)
     lines = list(graph_lines(found))
     if target is not None:
         write_whole(target, format_dump(found.graphs))
@@ -108,8 +107,7 @@ def _show_graphs(machine: Machine, dump: str | None, version: str | None, enviro
     systems = node_systems(graph, version=found.version).systems
     for remark in dict.fromkeys(text for system in systems for text in system.assumptions):
         print(f"remark: {remark}")
-    for note in variables.notes(found.environment):
-        print(f"netsim: {note}", file=sys.stderr)
+    options.mention_variables(environment or [])
 
 
 @app.command(epilog=f"\b\nExample:\n  {CHECK_EXAMPLE}")

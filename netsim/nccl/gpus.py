@@ -94,6 +94,19 @@ def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False) 
     )
 
 
+def window_costs(name: str, protocol: str, collective: str) -> Costs:
+    """Return what kernels on symmetric memory and copy engines cost on a generation of GPU."""
+    file = _read(name)
+    table = file.get("symmetric")
+    if table is None:
+        return costs(name, protocol)
+    kind = "ll" if protocol == "ll" else collective if collective in table else "others"
+    rate = parse_rate(table[kind], where=kind)
+    started = _time(table, "start_ll" if protocol == "ll" else "start")
+    rates = Rates(**dict.fromkeys(_KIND_OF, rate))
+    return Costs(start_s=started, flag_s=_time(table, "flag"), rates=rates)
+
+
 def launch_s(name: str) -> float:
     """Return the seconds of a host thread for each call and GPU that it drives."""
     return _time(_read(name)["launch"], "call")

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from netsim.errors import NetsimError
+from netsim.nccl import windows
 from netsim.nccl.availability import Options
 from netsim.nccl.channels import total_channels
 from netsim.nccl.communicator import Communicator
 from netsim.nccl.environment import allowed, settings, tuner_options
 from netsim.nccl.gpus import costs as gpu_costs
-from netsim.nccl.gpus import generation
+from netsim.nccl.gpus import generation, window_costs
 from netsim.nccl.planning import plan
 from netsim.nccl.tuner import Choice, choose
 from netsim.nccl.tuner_constants import (
@@ -36,6 +37,7 @@ from netsim.schedule.dag import Schedule
 from netsim.schedule.nccl import collnet, nvls, nvls_tree, pat, peers, ring, rounds, sendrecv, tree
 from netsim.schedule.nccl.costs import FREE, Costs
 from netsim.schedule.nccl.plan import Plan
+from netsim.schedule.nccl.symmetric import protocol_of
 
 PEERS = "p2p"
 """Name of the algorithm of grouped sends and receives."""
@@ -50,7 +52,7 @@ _BUILDERS: dict[str, Callable[..., Schedule]] = {
     COLLNET_CHAIN: collnet.build_chain,
     PAT: pat.build,
 }
-ALGORITHMS = (*_BUILDERS, PEERS)
+ALGORITHMS = (*_BUILDERS, PEERS, windows.SYMMETRIC, windows.COPY_ENGINE)
 """Algorithms of NCCL, by this project's names."""
 
 
@@ -135,6 +137,9 @@ def build(
     if collective not in COLLECTIVES:
         raise NetsimError(f"NCCL has no {collective}; accepted are {', '.join(COLLECTIVES)}")
     given = settings(communicator.environment)
+    window = algorithm.partition(":")[0]
+    if window in (windows.SYMMETRIC, windows.COPY_ENGINE):
+        return _on_windows(communicator, collective, size_bytes, algorithm, root, align_bytes, in_place, free, limit)
     if collective in peers.COLLECTIVES:
         if algorithm not in ("auto", PEERS):
             raise NetsimError(f"NCCL runs {collective} by sends and receives ({PEERS}), not by {algorithm}")
@@ -203,6 +208,32 @@ def decide(
     pair = (asked.algorithm, asked.protocol)
     taken = replace(choice, algorithm=pair[0], protocol=pair[1], predicted_us=choice.table[pair])
     return Decision(taken, asked.channels, ruled=True)
+
+
+def _on_windows(
+    communicator: Communicator,
+    collective: str,
+    size_bytes: int,
+    algorithm: str,
+    root: int,
+    align_bytes: int,
+    in_place: bool,
+    free: bool,
+    limit: int | None,
+) -> Built:
+    """Build a collective on symmetric windows, by a kernel or by copy engines."""
+    name = generation(communicator.compute_capability)
+    if algorithm == windows.COPY_ENGINE:
+        costs = FREE if free else window_costs(name, SIMPLE, collective)
+        more: dict[str, Any] = {"root": root, "align_bytes": align_bytes, "in_place": in_place, "limit": limit}
+        schedule = windows.by_copies(communicator, collective, size_bytes, costs, **more)
+        return Built(schedule, algorithm, SIMPLE, 0, None)
+    kernel, blocks = windows.kernel_of(communicator, algorithm, collective, size_bytes)
+    costs = FREE if free else window_costs(name, protocol_of(kernel), collective)
+    schedule = windows.by_kernel(
+        communicator, collective, size_bytes, kernel, blocks, costs, align_bytes=align_bytes, limit=limit
+    )
+    return Built(schedule, schedule.algorithm, protocol_of(kernel), blocks, None)
 
 
 def _choice(communicator: Communicator, collective: str, size_bytes: int, algorithm: str, protocol: str) -> Choice:

@@ -1,6 +1,6 @@
 """What NCCL finds on a machine, in words: its graphs, the rings and trees of every channel over all nodes, its heads.
 
-For people, beside `netsim.nccl.dump` for programs. Channels that are alike stand together; of very many ranks the first are
+For people, beside `netsim.nccl.dump` for programs; and what a rule of a tuner file means. Channels that are alike stand together; of very many ranks the first are
 told. Computes nothing of its own.
 """
 
@@ -26,6 +26,7 @@ from netsim.nccl.graphs import (
     ChannelGraph,
 )
 from netsim.nccl.tuner_costs import graph_of
+from netsim.nccl.tuner_file import ANY, Rule
 from netsim.schedule.nccl.plan import Channel, Tree
 
 MOST_RANKS = 64
@@ -123,6 +124,34 @@ def tree_words(tree: Tree, nodes: Sequence[Ranks]) -> str:
         chains.append(" ".join(map(str, chain)) + (f" below {above}" if above >= 0 else ""))
     rest = [f"... ({len(chains)} chains)"] if len(chains) > MOST_RANKS else []
     return "; ".join(chains[:MOST_RANKS] + rest)
+
+
+def rule_words(rule: Rule) -> str:
+    """Say what a rule of the example tuner plugin means.
+
+    Examples
+    --------
+    >>> rule_words(Rule("all_reduce", 0, 65536, "tree", "simple", 2, nodes=1, registered=1))
+    'all_reduce of 0 to 65536 bytes on 1 node, buffers registered: tree simple on 2 channels'
+    >>> rule_words(Rule("reduce", 4096, 8192, "ring", "ll128", 0, ranks=16))
+    "reduce of 4096 to 8192 bytes on 16 ranks: ring ll128 on NCCL's own number of channels"
+    """
+    counts = ((rule.nodes, "node"), (rule.ranks, "rank"))
+    places = [f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count != ANY]
+    where = f" on {' with '.join(places)}" if places else ""
+    if rule.operations != ANY:
+        where += f", {rule.operations} operation{'s' * (rule.operations != 1)} tuned together"
+    if rule.registered != ANY:
+        where += f", buffers {'registered' if rule.registered else 'not registered'}"
+    channels = f"{rule.channels} channels"
+    if rule.channels == 0:
+        channels = "NCCL's own number of channels"
+    elif rule.channels == ANY:
+        channels = "1 channel (-1 is meant as NCCL's own number, but the plugin makes 1 of it)"
+    elif rule.channels == 1:
+        channels = "1 channel"
+    size = f"{rule.least_bytes} to {rule.most_bytes} bytes"
+    return f"{rule.collective} of {size}{where}: {rule.algorithm} {rule.protocol} on {channels}"
 
 
 def ranges(numbers: Iterable[int]) -> str:
