@@ -96,7 +96,7 @@ def test_a_skipped_algorithm_is_noted() -> None:
         ("all_reduce", {"chunks": 0}, "number of chunks is 0"),
         ("all_reduce", {"channels": 0}, "0 channels"),
         ("all_reduce", {"root": 8}, "from 0 to 7"),
-        ("all_reduce", {"protocol": "ll128"}, "not simulated yet"),
+        ("all_reduce", {"protocol": "udp"}, "no protocol"),
         ("alltoall", {"chunks": 4}, "no algorithm for alltoall takes a chunk size"),
         ("alltoall", {"channels": 2}, "no algorithm for alltoall has channels"),
     ],

@@ -6,6 +6,7 @@ pytest.importorskip("pydantic")
 pytest.importorskip("yaml")
 
 from netsim.errors import ScenarioError
+from scenarios.nccl import NcclOptions
 from scenarios.spec import load_scenario
 
 GOOD = """\
@@ -125,7 +126,18 @@ def test_size_zero_needs_no_unit(write) -> None:
         ("sizes:", "nodes: 0\nsizes:", "FILE:5: nodes is 0, a number; accepted is a whole number from 1 up"),
         ("sizes:", "nodes: 12:30\nsizes:", "FILE:5: YAML reads '12:30' as the number 750"),
         ("sizes:", "gpudirect: 1\nsizes:", "FILE:5: gpudirect is 1, a number; accepted is true or false"),
-        ("sizes:", "protocol: ll128\nsizes:", "FILE:5: protocol: 'll128' is not simulated yet; accepted is ideal or auto"),
+        (
+            "sizes:",
+            "protocol: ll8\nsizes:",
+            "FILE:5: protocol: 'll8' is no protocol; accepted is ideal (textbook), or NCCL's",
+        ),
+        ("sizes:", "protocol: [ideal, x]\nsizes:", "FILE:5: protocol: 'x' is no protocol"),
+        (
+            "sizes:",
+            "protocol: ll128\nsizes:",
+            "FILE:4: algorithm is 'double_binary_tree'; accepted for all_reduce with NCCL's",
+        ),
+        ("sizes:", "launch: stream\nsizes:", "FILE:5: launch is for NCCL's protocols, and the protocol is ideal"),
         ("[ring, double_binary_tree]", "[ring, own.py]", "FILE:4: algorithm is 'own.py', and there is no such file beside"),
         ("sizes:", "engine: warp\nsizes:", "FILE:5: engine is 'warp'; accepted are"),
         ("sizes:", "name: ../up\nsizes:", "FILE:5: name is '../up', text; accepted is letters, digits"),
@@ -262,3 +274,71 @@ def test_a_quantum_lowers_the_limit_that_nobody_gave(write) -> None:
     assert load_scenario(write(GOOD)).specs[0].max_messages == DEFAULT_MAX_MESSAGES
     assert load_scenario(write(GOOD + "quantum: 1 B\n")).specs[0].max_messages == DEFAULT_MAX_PIECES
     assert load_scenario(write(GOOD + "quantum: 1 B\nmax_messages: 7\n")).specs[0].max_messages == 7
+
+
+NCCL = """\
+topology: hgx-h100
+collective: [all_reduce, alltoall]
+protocol: [ideal, auto]
+nccl_version: "2.27.3"
+nccl_env: NCCL_NVLS_ENABLE=0
+registered: true
+launch: stream
+gpus_per_process: 8
+sizes: [1 MiB]
+"""
+
+
+def test_protocols_multiply_and_what_nccl_is_told_goes_into_every_spec(write) -> None:
+    specs = load_scenario(write(NCCL)).specs
+    assert [(spec.collective, spec.protocol) for spec in specs] == [
+        ("all_reduce", "ideal"),
+        ("all_reduce", "auto"),
+        ("alltoall", "ideal"),
+        ("alltoall", "auto"),
+    ]
+    assert {spec.nccl for spec in specs} == {NcclOptions("2.27.3", ("NCCL_NVLS_ENABLE=0",), True, "stream", 8)}
+
+
+def test_files_for_nccl_are_looked_for_beside_the_scenario(write, tmp_path: Path) -> None:
+    (tmp_path / "rules.conf").write_text("allreduce,0,4294967295,ring,simple,0,-1,-1\n")
+    (tmp_path / "nccl.conf").write_text("NCCL_NVLS_ENABLE=0\n")
+    text = NCCL.replace("nccl_env: NCCL_NVLS_ENABLE=0", "nccl_env: [nccl.conf]") + "tuner: rules.conf\n"
+    (nccl,) = {spec.nccl for spec in load_scenario(write(text)).specs}
+    assert nccl.environment == (str(tmp_path / "nccl.conf"),)
+    assert nccl.tuner == str(tmp_path / "rules.conf")
+
+
+def test_channels_are_nccls_number_unless_the_file_says_one(write) -> None:
+    assert {spec.channels for spec in load_scenario(write(NCCL)).specs} == {None}
+    assert {spec.channels for spec in load_scenario(write(NCCL + "channels: 4\n")).specs} == {4}
+
+
+def test_chunks_go_to_the_textbook_alone(write) -> None:
+    specs = load_scenario(write(NCCL.replace("[all_reduce, alltoall]", "all_reduce") + "chunks: 4\n")).specs
+    assert [(spec.protocol, spec.chunks) for spec in specs] == [("ideal", 4), ("auto", None)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"2.27.3"', "2.27", "FILE:4: nccl_version is 2.27, a number; accepted is a release of NCCL in quotes"),
+        ('"2.27.3"', '"2.1"', "FILE:4: nccl_version: NCCL 2.1.0 is not covered; accepted are 2.17.1 to"),
+        ("NCCL_NVLS_ENABLE=0", "NCCL_NVLS_ENABEL=0", "FILE:5: nccl_env: 'NCCL_NVLS_ENABEL' is no variable of NCCL (did you"),
+        ("NCCL_NVLS_ENABLE=0", "[x.conf]", "FILE:5: nccl_env: 'x.conf' is neither"),
+        ("stream", "later", "FILE:7: launch is 'later', text; accepted is graph, stream, none"),
+        ("process: 8", "process: 0", "FILE:8: gpus_per_process is 0, a number; accepted is a whole number from 1 up"),
+        ("sizes:", "tuner: x.conf\nsizes:", "FILE:9: tuner: x.conf: does not exist; rules of the tuner plugin are wanted"),
+        ("[ideal, auto]", "auto\nchunks: 4", "FILE:4: chunks is for the protocol ideal; NCCL cuts data by its own rules"),
+        ("[ideal, auto]", "ll\nalgorithm: bruck", "FILE:4: algorithm is 'bruck'; accepted for all_reduce with NCCL's"),
+    ],
+)
+def test_what_nccl_would_not_take_is_refused_at_its_line(old: str, new: str, message: str, write) -> None:
+    assert old in NCCL
+    assert message in refusal(write(NCCL.replace(old, new)))
+
+
+@pytest.mark.parametrize(("algorithm", "count"), [("'^nvls'", 1), ("ring,tree", 1), ("[ring, tree]", 2)])
+def test_algorithms_may_be_named_as_nccl_names_them(algorithm: str, count: int, write) -> None:
+    text = NCCL.replace("[ideal, auto]", "simple").replace("[all_reduce, alltoall]", f"all_reduce\nalgorithm: {algorithm}")
+    assert len(load_scenario(write(text)).specs) == count

@@ -33,6 +33,7 @@ def test_of_two_equally_frequent_numbers_the_larger_is_usual() -> None:
 
 
 def test_more_links_than_any_gpu_has_are_seen(tmp_path: Path) -> None:
+    pytest.importorskip("yaml", reason="PyYAML belongs to the command line, not to the core")
     # Three GPUs that list 19 links to each of two others: 38 a GPU.
     path = tmp_path / "mesh.yaml"
     links = "".join(f"- {{between: [{pair}], profile: nvlink4, count: 19}}\n" for pair in ("a, b", "a, c", "b, c"))

@@ -27,6 +27,8 @@ def helps() -> list[tuple[str, ...]]:
         ("topo", "check"),
         ("schedule", "show"),
         ("schedule", "prove"),
+        ("schedule", "export"),
+        ("schedule", "import"),
     ]
 
 
@@ -90,8 +92,7 @@ def test_version_is_the_front_pages(ask: Callable) -> None:
         ("perf all_reduce --topology ideal-switch:8@nanGB/s,1us", "nan"),
         ("perf all_reduce --topology ideal-switch:8@450GB/s,1us --algo rign", "rign"),
         ("perf alltoall --topology ideal-switch:8@450GB/s,1us --algo ring", "pairwise"),
-        (PERF + " --proto ll128", "come later"),
-        (PERF + " --proto udp", "accepted is ideal or auto"),
+        (PERF + " --proto udp", "accepted is ideal (textbook), or NCCL's: auto"),
         (PERF + " --engine warp", "warp"),
         (PERF + " --format xml", "nccl-tests"),
         (PERF + " --format json --csv -", "both want stdout"),

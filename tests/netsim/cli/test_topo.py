@@ -124,3 +124,79 @@ def test_remarks_are_mentioned_when_a_machine_is_run(ask: Callable, tmp_path: Pa
     assert answer.code == 0
     assert f"remarks on {matrix}: see netsim topo check {matrix}" in answer.err
     assert ask("perf all_reduce -T hgx-h100 --algo ring --csv -").err == ""
+
+
+def test_the_graphs_of_nccl_are_told_in_words(ask: Callable) -> None:
+    lines = ask("topo show hgx-h100 --graph").out.splitlines()
+    assert lines[0] == "hgx-h100, 8 ranks, effective rates, as NCCL 2.28.9 sees it"
+    # 12 channels of 30 GB/s fill 18 links of 20.6 GB/s (370.8 GB/s), and are used twice.
+    assert "graph ring: 12 channels x 30 GB/s, pattern 4 (ring), type NVL, sameChannels 1" in lines
+    assert "channels: 24 of rings and trees, 16 of nvls" in lines
+    assert "ring of channels 0-23: 0 1 2 3 4 5 6 7" in lines
+    assert "heads of nvls: node 0: 0 1 2 3 4 5 6 7" in lines
+
+
+def test_release_and_variables_change_what_nccl_finds(ask: Callable) -> None:
+    answer = ask("topo show hgx-h100 --graph --nccl-version 2.27.3 --nccl-env NCCL_NVLS_ENABLE=0 --nccl-env NCCL_DEBUG=INFO")
+    assert "as NCCL 2.27.3 sees it" in answer.out
+    assert "graph nvls: nothing found" in answer.out
+    assert "channels: 24 of rings and trees\n" in answer.out
+    assert answer.err == "netsim: NCCL_DEBUG does not change what is sent when, so it is ignored\n"
+
+
+def test_trees_over_nodes_say_where_they_hang(ask: Callable) -> None:
+    out = ask("topo show hgx-h100 --nodes 2 --nic ndr400 --graph").out
+    assert "node 1: ranks 8-15\n" in out
+    assert "8 network ports of 50 GB/s a node, GPUDirect RDMA\n" in out
+    assert "tree of channel 0: 0 1 2 3 4 5 6 7; 8 9 10 11 12 13 14 15 below 0\n" in out
+    assert "tree of channel 8: 8 9 10 11 12 13 14 15; 0 1 2 3 4 5 6 7 below 8\n" in out
+
+
+def test_what_nccl_sees_by_assumption_is_a_remark(ask: Callable) -> None:
+    out = ask("topo show ideal-switch:4@450GB/s,1us --graph").out
+    assert "remark: the topology states no compute capability for its GPUs; 8.0 is assumed" in out
+    assert "remark" not in ask("topo show hgx-h100 --graph").out
+
+
+def test_a_dump_of_graphs_reads_back(ask: Callable, tmp_path: Path) -> None:
+    from netsim.nccl.dump import read_dump
+
+    target = tmp_path / "graph.xml"
+    answer = ask(f"topo show hgx-h100 --dump-graph {target}")
+    assert answer.out == ask("topo show hgx-h100 --graph").out
+    graphs = read_dump(target)
+    assert {name: graph.channels for name, graph in graphs.items()} == {
+        "ring": 12,
+        "tree": 12,
+        "collnet_direct": 0,
+        "collnet_chain": 0,
+        "nvls": 8,
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("--nccl-version 2.28", "change only what NCCL finds; give --graph with them"),
+        ("--nccl-env NCCL_ALGO=ring", "give --graph with them"),
+        ("--graph --nccl-version 3", "'3' is no release of NCCL"),
+        ("--graph --nccl-env NCCL_CROSS_NIC=5", "NCCL_CROSS_NIC='5' is not accepted"),
+        ("--dump-graph no/such/folder/x.xml", "--dump-graph: cannot write"),
+        ("--dump-graph=", "--dump-graph: the file name is empty"),
+    ],
+)
+def test_what_asks_for_no_graph_of_nccls_is_refused(more: str, words: str, ask: Callable) -> None:
+    answer = ask(f"topo show hgx-h100 {more}")
+    assert answer.code == 2
+    assert words in answer.sentence()
+
+
+def test_the_graphs_of_a_measured_machine_are_those_that_it_dumped(ask: Callable, shared: Path, tmp_path: Path) -> None:
+    from netsim.nccl.dump import read_dump
+
+    folder, target = shared / "samples" / "h200x2", tmp_path / "graph.xml"
+    machine = folder / "nccl_topo_h200x2_vm.xml"
+    ask(f"topo show {machine} --dump-graph {target} --nccl-env NCCL_NVLS_ENABLE=0")
+    ours, theirs = read_dump(target), read_dump(folder / "nccl_graph_h200x2_vm.xml")
+    for name in ("ring", "tree"):
+        assert [order.gpus for order in ours[name].orders] == [order.gpus for order in theirs[name].orders]

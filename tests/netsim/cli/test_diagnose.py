@@ -1,0 +1,133 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+MACHINE = "--topology hgx-h200 -g 2"
+
+
+@pytest.fixture
+def log(repository: Path) -> str:
+    return (repository / "scenarios" / "two_h200.log").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def diagnose(ask: Callable, tmp_path: Path) -> Callable:
+    def run(text: str, more: str = MACHINE, name: str = "run.log"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return ask(f"diagnose {path} {more}")
+
+    return run
+
+
+def test_a_log_that_is_as_predicted_is_a_yes_with_its_times_beside(diagnose: Callable, log: str) -> None:
+    answer = diagnose(log)
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[1] == "# NCCL 2.28.9 with NCCL_NVLS_ENABLE=0"
+    # A ring of 12 channels, doubled to 24; three sizes with their channels.
+    counted = "release 1, environment 1, ranks 1, graphs 5, channel counts 1, rings 1, choices 3, channels of choices 3"
+    assert lines[2] == f"agrees: {counted}"
+    assert "# all_reduce: a stream of calls, 2 GPUs a host thread, unregistered buffers" in lines
+    # One host thread drives both GPUs and needs 9.5 us a call and GPU: 19 us; 19.35 us were measured, 1.8 % more.
+    assert "       32768     19.35      19.00        -1.8  ring ll x4" in lines
+    assert lines[-1].startswith("# largest: ")
+    assert lines[-1].count(" us measured, ") == 3
+
+
+def test_a_choice_that_differs_is_a_no_with_both_values(diagnose: Callable, log: str) -> None:
+    answer = diagnose(log.replace("{Lo..Hi}={0..3}", "{Lo..Hi}={0..7}"))
+    assert answer.code == 1
+    assert "differs: all_reduce of 32768 bytes by ring ll, channels: 8 in the log, 4 predicted\n" in answer.out
+    answer = diagnose(log, f"{MACHINE} --nccl-env NCCL_PROTO=Simple")
+    assert answer.code == 1
+    assert "differs: all_reduce of 4096 bytes: ring ll in the log, ring simple predicted\n" in answer.out
+
+
+def test_times_far_apart_are_no_difference_of_choices(diagnose: Callable, log: str) -> None:
+    answer = diagnose(log.replace("21.19    0.19    0.19", "2119.00    0.00    0.00"))
+    assert answer.code == 0
+    # 19 us simulated for 2119 us.
+    assert "# largest: -99.1% at 4 KiB (2119 us measured, 19 us simulated), " in answer.out
+
+
+def test_another_number_of_ranks_leaves_times_out(diagnose: Callable, log: str) -> None:
+    answer = diagnose(log, "--topology hgx-h200")
+    assert answer.code == 1
+    assert "differs: ranks: 2 in the log, 8 predicted\n" in answer.out
+    assert answer.out.endswith("no times: the log is of 2 ranks, and the machine has 8; -g and -N say how many\n")
+
+
+def test_how_calls_were_launched_is_the_logs_word_unless_it_is_given(diagnose: Callable, log: str) -> None:
+    captured = log.replace("graph: 0", "graph: 8")
+    assert "# all_reduce: replayed CUDA graphs, registered buffers\n" in diagnose(captured).out
+    told = "h200:1:2 [0] NCCL INFO NCCL_GRAPH_REGISTER set by environment to 0.\n"
+    assert "# all_reduce: replayed CUDA graphs, unregistered buffers\n" in diagnose(captured + told).out
+    # Four GPUs a thread take twice as long to launch: 38 us.
+    answer = diagnose(log, f"{MACHINE} --gpus-per-process 4")
+    assert "  38.00  " in answer.out
+    assert "4 GPUs a host thread" in answer.out
+
+
+def test_a_table_of_times_needs_the_name_of_its_collective(diagnose: Callable) -> None:
+    table = "size_bytes,time_us\n1048576,20\n2097152,\n"
+    words = diagnose(table, MACHINE, "times.csv").sentence()
+    assert "does not say which collective its times are of; --collective says it: one of all_reduce, " in words
+    answer = diagnose(table, f"{MACHINE} --collective all_reduce", "times.csv")
+    assert answer.code == 0
+    assert "assumed: NCCL 2.28.9, because the file says no release\n" in answer.out
+    assert "assumed: replayed CUDA graphs, because no head of nccl-tests' says how calls were launched\n" in answer.out
+    assert answer.out.count("1048576") == 1
+    assert "2097152" not in answer.out
+
+
+def test_a_machine_of_unknown_gpus_has_no_times_to_compare(diagnose: Callable, log: str) -> None:
+    answer = diagnose(log, "--topology ideal-switch:2@370GB/s,1us")
+    assert answer.out.endswith("no times: the machine's GPUs are not known, and so not what NCCL's kernels cost on them\n")
+
+
+def test_variables_that_are_not_known_are_left_out_and_said(diagnose: Callable, log: str) -> None:
+    answer = diagnose(log + "h200:1:2 [0] NCCL INFO NCCL_FROM_TOMORROW set by environment to 1.\n")
+    assert answer.code == 0
+    assert "left out: NCCL_FROM_TOMORROW of the log, which is no variable known here\n" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "words"),
+    [
+        ("nothing of that kind\n", MACHINE, "a log of NCCL_DEBUG=INFO or of nccl-tests is wanted"),
+        ("", MACHINE, "a log of NCCL_DEBUG=INFO or of nccl-tests is wanted"),
+        ("size_bytes,time_us\n8,x\n", MACHINE, "run.log:2: time_us is 'x'; it must be a number"),
+        ("size_bytes,time_us\n8,1\n", f"{MACHINE} --collective allreduce", "did you mean all_reduce?"),
+        ("size_bytes,time_us\n8,1\n", f"{MACHINE} --launch later", "launch is 'later'; accepted are graph, stream, none"),
+        ("size_bytes,time_us\n8,1\n", f"{MACHINE} --nccl-version 1", "'1' is no release of NCCL"),
+        ("size_bytes,time_us\n8,1\n", f"{MACHINE} --nccl-env X=1", "'X' is no variable of NCCL"),
+        (
+            "# all_reduce_perf and all_gather_perf\nsize_bytes,time_us\n8,1\n",
+            MACHINE,
+            "several collectives (all_reduce, all_g",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_a_sentence(text: str, more: str, words: str, diagnose: Callable) -> None:
+    answer = diagnose(text, more)
+    assert answer.code == 2
+    assert words in answer.sentence()
+
+
+def test_a_file_that_is_not_there_is_refused(ask: Callable) -> None:
+    assert "no_such.log: does not exist" in ask(f"diagnose no_such.log {MACHINE}").sentence()
+
+
+def test_the_logs_of_two_measured_h200_agree_in_everything(ask: Callable, shared: Path) -> None:
+    folder = shared / "samples" / "h200x2"
+    machine = f"--topology {folder / 'nccl_topo_h200x2_vm.xml'}"
+    said = ask(f"diagnose {folder / 'nccl_tests_all_reduce_debug_info.log'} {machine}")
+    assert said.code == 0
+    # 24 channels; five collectives of 21 pairs in the tuner's table.
+    assert "rings 24, trees 24, connections 48, tuner table 105, choices 18, channels of choices 18\n" in said.out
+    timed = ask(f"diagnose {folder / 'nccl_tests_all_gather.log'} {machine}")
+    assert timed.code == 0
+    # 32 B to 1 GiB in powers of two: 26 sizes, and two heads of columns.
+    assert sum(line.endswith(("x1", "x2", "x4", "x8", "x16", "x22", "x24")) for line in timed.out.splitlines()) == 26

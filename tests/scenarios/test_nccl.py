@@ -1,0 +1,104 @@
+"""NCCL's schedules as scenarios run them: what a spec can ask for, and what its row says."""
+
+from dataclasses import replace
+
+import pytest
+
+from netsim.errors import NetsimError
+from netsim.export.table import human_text, model_words
+from scenarios.machine import Machine
+from scenarios.nccl import NcclOptions
+from scenarios.run import Spec, run_spec, run_traced
+
+EIGHT = Spec(Machine("hgx-h100"), "all_reduce", 2**20, protocol="auto")
+
+
+def test_a_row_says_what_ran_and_what_nccl_thinks_of_it():
+    row = run_spec(EIGHT)
+    assert (row.algorithm, row.protocol, row.channels, row.nccl_version) == ("ring", "ll", 24, "2.28.9")
+    # The cost model of ring LL on 8 H100: 15.0 us and 80.6 GB/s.
+    assert row.nccl_model_us == pytest.approx(15.0 + 2**20 / 80.6e3, rel=0.01)
+    assert row.lower_bound_us <= row.time_us
+    assert "ring ll x24" in human_text([row])
+    assert model_words([row, run_spec(replace(EIGHT, protocol="ideal"))])[1].startswith("ideal")
+
+
+def test_variables_and_names_choose_what_runs():
+    large = replace(EIGHT, size_bytes=2**24)
+    off = NcclOptions(environment=("NCCL_NVLS_ENABLE=0",))
+    assert run_spec(large).algorithm == "nvls"
+    assert run_spec(replace(large, nccl=off)).algorithm == "ring"
+    forced = run_spec(replace(large, algorithm="tree", protocol="ll128"))
+    assert (forced.algorithm, forced.protocol) == ("tree", "ll128")
+    few = NcclOptions(environment=("NCCL_MAX_NCHANNELS=4", "NCCL_ALGO=Ring"))
+    assert run_spec(replace(large, nccl=few)).channels == 4
+    assert run_spec(replace(large, algorithm="ring", channels=3)).channels == 3
+
+
+def test_a_release_is_imitated():
+    two = Spec(Machine("hgx-h100", gpus_per_node=2), "all_reduce", 2**28, protocol="auto")
+    old = replace(two, nccl=NcclOptions(version="2.27.3"))
+    assert run_spec(two).nccl_version == "2.28.9"
+    assert run_spec(old).algorithm == "ring"
+    with pytest.raises(NetsimError, match=r"NCCL 2\.9\.1 is not covered"):
+        run_spec(replace(two, nccl=NcclOptions(version="2.9.1")))
+
+
+def test_registered_buffers_save_the_last_copy():
+    large = replace(EIGHT, algorithm="ring", protocol="simple", size_bytes=2**25)
+    assert run_spec(replace(large, nccl=NcclOptions(registered=True))).time_us < run_spec(large).time_us
+
+
+def test_launches_cost_what_the_host_needs():
+    small = replace(EIGHT, size_bytes=8)
+    graph = run_spec(small)
+    stream = run_spec(replace(small, nccl=NcclOptions(launch="stream", gpus_per_process=8)))
+    free = run_spec(replace(small, nccl=NcclOptions(launch="none")))
+    # One thread for eight GPUs needs 8 x 9.5 us a call; LL starts in 4.04 us.
+    assert stream.time_us == pytest.approx(76.0)
+    assert stream.algbw_GBps == pytest.approx(8 / 76e-6 / 1e9)
+    assert graph.time_us - free.time_us == pytest.approx(4.04, rel=1e-3)
+    alone = run_spec(replace(small, nccl=NcclOptions(launch="stream")))
+    assert alone.time_us == pytest.approx(graph.time_us)
+    with pytest.raises(NetsimError, match="accepted are graph, stream, none"):
+        NcclOptions(launch="quick")
+
+
+@pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter", "broadcast", "alltoall", "sendrecv", "gather"])
+def test_sizes_are_rounded_as_nccl_tests_rounds_them(collective):
+    row = run_spec(replace(EIGHT, collective=collective, size_bytes=100_003))
+    rounded = 100_000 if collective in ("broadcast", "sendrecv") else 99_968
+    assert row.size_bytes == rounded
+    assert row.time_us > 0
+
+
+def test_groups_have_communicators_of_their_own():
+    row = run_spec(replace(EIGHT, groups="div:4"))
+    assert row.ranks == 4
+    assert row.time_us >= run_spec(replace(EIGHT, machine=Machine("hgx-h100", gpus_per_node=4))).time_us
+
+
+def test_windows_have_kernels_and_copy_engines():
+    kernel = run_spec(replace(EIGHT, algorithm="symmetric", size_bytes=8))
+    assert (kernel.algorithm, kernel.protocol) == ("symmetric:agxllmc_r", "ll")
+    # NCCL's own estimate is 4.8 us for one shot, 8.1 for two in the switch.
+    assert kernel.time_us == pytest.approx(4.5, abs=0.4)
+    two = run_spec(replace(EIGHT, algorithm="symmetric:rsxldmc_agxstmc", size_bytes=8))
+    assert two.time_us == pytest.approx(8.1, abs=0.4)
+    copies = run_spec(replace(EIGHT, collective="alltoall", algorithm="copy_engine", size_bytes=2**26))
+    assert copies.algorithm == "copy_engine"
+    with pytest.raises(NetsimError, match="one NVLink domain"):
+        run_spec(replace(EIGHT, machine=Machine("hgx-h100", nodes=2, nic="ndr400"), algorithm="symmetric"))
+    with pytest.raises(NetsimError, match=r"NCCL 2\.26\.2 has none"):
+        run_spec(replace(EIGHT, algorithm="symmetric", nccl=NcclOptions(version="2.26.2")))
+
+
+def test_pieces_of_the_textbook_are_refused():
+    with pytest.raises(NetsimError, match="by its own rules"):
+        run_spec(replace(EIGHT, chunks=4))
+
+
+def test_a_run_can_be_looked_into():
+    row, schedule, record = run_traced(replace(EIGHT, size_bytes=2**16))
+    assert schedule.protocol == row.protocol == "ll"
+    assert record.services is not None
