@@ -16,7 +16,7 @@ from scenarios.groups import read_groups
 from scenarios.machine import graph_of
 from scenarios.nccl import communicator_of, rules_of
 from scenarios.protocols import IDEAL
-from scenarios.run import Spec
+from scenarios.run import Spec, settled
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,11 @@ def choices(spec: Spec, sizes: Iterable[int]) -> Choices:
     ScheduleError
         If the spec is of textbook algorithms, between which NCCL does not choose.
     """
+    spec = settled(spec)
     if spec.protocol == IDEAL:
         raise ScheduleError(
-            "NCCL chooses nothing for the protocol ideal, whose algorithms are textbook; give auto, ll, ll128 or simple"
+            "what runs here is textbook (protocol ideal), between which NCCL does not choose; accepted are NCCL's protocols "
+            "on a machine whose GPUs are known"
         )
     members = read_groups(spec.groups, len(ranks_of(graph_of(spec.machine))))[0]
     communicator = communicator_of(spec.machine, spec.nccl, members)

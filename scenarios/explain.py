@@ -19,7 +19,7 @@ from netsim.schedule.catalogue import algorithms_for
 from scenarios.machine import graph_of
 from scenarios.nccl import pairs_of
 from scenarios.protocols import IDEAL
-from scenarios.run import Spec, fitting, run_spec, run_traced, works_in_switches
+from scenarios.run import Spec, fitting, run_spec, run_traced, settled, works_in_switches
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -98,6 +98,7 @@ def explain(spec: Spec, *, told: Callable[[str], None] = lambda words: None) -> 
     NetsimError
         If the run itself is refused; other algorithms that cannot run here are listed instead.
     """
+    spec = settled(spec)
     told(f"{spec.collective} by {spec.algorithm}")
     row, schedule, record = run_traced(spec)
     graph = graph_of(spec.machine)

@@ -18,6 +18,7 @@ from netsim.nccl.tuner_costs import TUNED
 from netsim.nccl.tuner_file import read_rules
 from netsim.nccl.version import DEFAULT, Version
 from scenarios.machine import Machine, graph_of
+from topologies.profiles import family_of
 
 if TYPE_CHECKING:
     from netsim.nccl.communicator import Communicator
@@ -117,6 +118,16 @@ def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...
         return 0.0
     found = communicator_of(machine, options, members)
     return launch_s(generation(found.compute_capability, nvlink=found.peer_links > 0)) * options.gpus_per_process
+
+
+def is_known(machine: Machine) -> bool:
+    """Say whether a machine's GPUs are known, so that NCCL's costs and figures mean something: no study graph's are."""
+    graph = graph_of(machine)
+    gpus = ranks_of(graph)
+    if any("sm" in graph.nodes[gpu] for gpu in gpus):
+        return True
+    kinds = {link.kind for gpu in gpus for link in (data["link"] for data in graph.succ[gpu].values())}
+    return any(family_of(kind) is not None for kind in kinds)
 
 
 def pairs_of(machine: Machine, options: NcclOptions, collective: str) -> list[tuple[str, str]]:

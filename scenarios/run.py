@@ -4,7 +4,7 @@ The end of the flow and the seam for sweeps: a `Spec` is small and picklable, a 
 is held against its own lower bound; a time below it is an internal error. No time model of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from netsim.errors import FabricError, ProofError, ScheduleError, StuckError, To
 from netsim.export.table import Row, rounded_size
 from netsim.fabric import hosts_of
 from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth, bus_bandwidth_note
+from netsim.nccl import schedules
 from netsim.routing import Router
 from netsim.runs import result_row, simulate
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
@@ -27,7 +28,7 @@ from netsim.schedule.together import together
 from netsim.units import format_time
 from scenarios.groups import Members, read_groups, servers_within
 from scenarios.machine import Machine, router_of
-from scenarios.nccl import NcclOptions, least_call_s
+from scenarios.nccl import NcclOptions, is_known, least_call_s
 from scenarios.nccl import build as build_nccl
 from scenarios.protocols import IDEAL, protocol_named
 from scenarios.seeds import over_seeds, policies
@@ -123,8 +124,24 @@ def run_traced(spec: Spec) -> "tuple[Row, Schedule, Record]":
     return _row(spec, router, run, []), run.schedule, run.record
 
 
+def settled(spec: Spec, algorithms: Sequence[str] = ()) -> Spec:
+    """Return a spec whose protocol is decided where it is ``auto``: NCCL's schedules, or the textbook's.
+
+    NCCL's where the machine's GPUs are known, it has all the algorithms that are asked for, and data is not to be cut in a
+    way that is not its own.
+    """
+    if spec.protocol != "auto":
+        return spec
+    own = all(name.partition(":")[0] in ("auto", *schedules.ALGORITHMS) for name in (*algorithms, spec.algorithm))
+    uncut = spec.chunk_bytes is None and spec.chunks is None
+    return spec if own and uncut and is_known(spec.machine) else replace(spec, protocol=IDEAL)
+
+
 def _checked(spec: Spec) -> Spec:
     """Refuse options that no algorithm could make good; ``auto`` would take each refusal for a reason to try the next."""
+    spec = settled(replace(spec, protocol=protocol_named(spec.protocol)))
+    if spec.protocol == IDEAL and spec.nccl.tuner is not None:
+        raise ScheduleError(f"rules of {spec.nccl.tuner} are for what NCCL runs, and this run is textbook (protocol ideal)")
     check_pieces(spec.chunk_bytes, spec.chunks)
     if spec.protocol != IDEAL and (spec.chunk_bytes is not None or spec.chunks is not None):
         raise ScheduleError("NCCL cuts data by its own rules; a chunk size or a number of chunks is for the protocol ideal")
@@ -137,7 +154,7 @@ def _checked(spec: Spec) -> Spec:
             raise ScheduleError(f"no algorithm for {spec.collective} takes a chunk size or a number of chunks; leave it out")
         if (spec.channels or 1) > 1 and "channels" not in understood:
             raise ScheduleError(f"no algorithm for {spec.collective} has channels (got {spec.channels}); leave them out")
-    return replace(spec, protocol=protocol_named(spec.protocol))
+    return spec
 
 
 @dataclass(frozen=True)

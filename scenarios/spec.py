@@ -1,15 +1,17 @@
 """A scenario file: its schema, and the loader whose every message points at the file and the line.
 
 A scenario is one YAML mapping: a machine, a collective, algorithms and sizes. Lists multiply: every topology with every
-collective, algorithm, number of chunks and size is one run. The schema is strict, because YAML is not: it reads ``1e9``
-as text, ``12:30`` as a number and ``no`` as false, and all of these fail loudly here. Sizes carry a unit.
+collective, algorithm, protocol, number of chunks and size is one run. The schema is strict, because YAML is not: it reads
+``1e9`` as text, ``12:30`` as a number and ``no`` as false, and all of these fail loudly here. Sizes carry a unit.
 """
 
 import difflib
+import math
 import re
 import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -23,9 +25,11 @@ from netsim.schedule.collective import COLLECTIVES
 from netsim.schedule.own import is_file
 from netsim.units import parse_bytes
 from scenarios.machine import Machine
+from scenarios.nccl import LAUNCHES
 from scenarios.protocols import ACCEPTED, IDEAL, protocol_named
 from scenarios.run import Spec, limit_on_messages
 from scenarios.sizes import size_list
+from scenarios.spec_nccl import Places, check_keys, check_nccl_algorithm, nccl_options, serves
 from topologies.reading import UNREADABLE, first_problem, read_limited, safe_yaml
 
 MOST_BYTES = 8 << 20
@@ -78,8 +82,14 @@ class ScenarioFile(_Strict):
     algorithm: _Text | _Some[_Text] = Field(
         "auto", description="an algorithm or a list of algorithms; a Python file with a schedule of your own is one"
     )
-    protocol: _Text = Field(IDEAL, description=ACCEPTED)
-    channels: _Count = Field(1, description="a whole number from 1 up")
+    protocol: _Text | _Some[_Text] = Field(IDEAL, description=f"{ACCEPTED}; or a list of those")
+    nccl_version: _Text | None = Field(None, description='a release of NCCL in quotes, such as "2.28.9"')
+    nccl_env: _Text | _Some[_Text] = Field([], description="a variable such as NCCL_ALGO=ring or a file of them, or a list")
+    registered: bool = Field(False, description="true or false: whether user buffers are registered")
+    launch: Literal["graph", "stream", "none"] = Field("graph", description=", ".join(LAUNCHES))
+    gpus_per_process: _Count = Field(1, description="a whole number from 1 up: GPUs that one host thread drives")
+    tuner: _Text | None = Field(None, description="a file of rules of NCCL's example tuner plugin")
+    channels: _Count | None = Field(None, description="a whole number from 1 up")
     sizes: list[str | Literal[0]] | SizeRange = Field(
         description="a list of sizes with a unit such as [1 MiB, 64 MiB], or first and last with factor or step"
     )
@@ -145,10 +155,26 @@ class _Where:
 def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
     collectives = [_collective(value, where) for value in _listed(file.collective)]
     algorithms = [_own_file(name, where) if is_file(name) else name for name in _listed(file.algorithm)]
+    protocols = [_protocol(name, where) for name in _listed(file.protocol)]
+    places = Places(where, lambda name: _beside(name, where.path))
+    check_keys(places, sorted(file.model_fields_set), protocols)
     for collective in collectives:
         for algorithm in algorithms:
-            _check_algorithm(collective, algorithm, where)
-    protocol = _protocol(file.protocol, where)
+            for protocol in protocols:
+                # Where NCCL lacks an algorithm of the textbook's, auto is the textbook.
+                if protocol == IDEAL or (protocol == "auto" and not serves(collective, algorithm)):
+                    _check_algorithm(collective, algorithm, where)
+                elif protocol != "auto":
+                    check_nccl_algorithm(places, collective, algorithm)
+    nccl = nccl_options(
+        places,
+        version=file.nccl_version,
+        environment=_listed(file.nccl_env),
+        registered=file.registered,
+        launch=file.launch,
+        gpus_per_process=file.gpus_per_process,
+        tuner=file.tuner,
+    )
     if file.engine not in ENGINES:
         raise ScenarioError(f"{where('engine')} is {file.engine!r}; accepted are {', '.join(ENGINES)}")
     sizes = _sizes(file.sizes, where)
@@ -159,7 +185,7 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
     # Nodes and links in the file itself: the topology is this file.
     topologies = [str(where.path)] if isinstance(file.topology, dict) else _listed(file.topology)
     chunk_counts = _listed(file.chunks)
-    count = len(topologies) * len(collectives) * len(algorithms) * len(chunk_counts) * len(sizes)
+    count = math.prod(map(len, (topologies, collectives, algorithms, protocols, chunk_counts, sizes)))
     if count > MOST_RUNS:
         raise ScenarioError(f"{where.path}: its lists multiply to {count} runs, more than {MOST_RUNS}")
     for topology in topologies:
@@ -175,27 +201,27 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
             if file.profile is None
             else ",".join(_beside(name.strip(), where.path) for name in file.profile.split(",")),
         )
-        for collective in collectives:
-            for algorithm in algorithms:
-                for chunks in chunk_counts:
-                    for size in sizes:
-                        yield Spec(
-                            machine=machine,
-                            collective=collective,
-                            size_bytes=size,
-                            algorithm=algorithm,
-                            protocol=protocol,
-                            channels=file.channels,
-                            chunk_bytes=chunk,
-                            chunks=chunks,
-                            root=file.root,
-                            quantum_bytes=quantum,
-                            routing=file.routing,
-                            groups=file.groups,
-                            engine=file.engine,
-                            max_messages=limit_on_messages(file.max_messages, quantum),
-                            scenario=name,
-                        )
+        for collective, algorithm, protocol, chunks, size in product(
+            collectives, algorithms, protocols, chunk_counts, sizes
+        ):
+            yield Spec(
+                machine=machine,
+                collective=collective,
+                size_bytes=size,
+                algorithm=algorithm,
+                protocol=protocol,
+                nccl=nccl,
+                channels=file.channels,
+                chunk_bytes=chunk if protocol == IDEAL else None,
+                chunks=chunks if protocol == IDEAL else None,
+                root=file.root,
+                quantum_bytes=quantum,
+                routing=file.routing,
+                groups=file.groups,
+                engine=file.engine,
+                max_messages=limit_on_messages(file.max_messages, quantum),
+                scenario=name,
+            )
 
 
 def _listed(value: Any) -> list[Any]:

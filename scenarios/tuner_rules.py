@@ -59,7 +59,9 @@ def fastest(
         raise NetsimError("a tuner plugin knows one communicator, not several at once; leave --groups out")
     found = choices(spec, sizes)
     if not found.decisions:
-        raise ScheduleError(f"NCCL chooses no algorithm for {spec.collective} here, so a tuner file has nothing to say of it")
+        raise ScheduleError(
+            f"NCCL chooses no algorithm for {spec.collective} here, so a tuner file has nothing to say of it"
+        )
     decisions = [(size, made.choice) for size, made in found.decisions if size > 0]
     if not decisions:
         raise NetsimError(f"all sizes are too small: nothing is left of them over the ranks of a {spec.collective}")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 def choice_lines(found: "Choices", collective: str) -> Iterator[str]:
     """Yield a table of costs and one of predictions, without the mark of a comment."""
     if not found.decisions:
-        yield f"NCCL chooses nothing for {collective} here: it is sends and receives, or a copy on one rank"
+        yield f"NCCL's cost model is not asked for this {collective}"
         return
     pairs = list(found.decisions[0][1].choice.table)
     names = [f"{algorithm} {protocol}" for algorithm, protocol in pairs]

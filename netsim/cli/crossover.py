@@ -13,7 +13,7 @@ from netsim.export.files import write_whole
 from netsim.export.table import csv_cell, model_named
 from scenarios.crossover import Survey, find_crossings, size_grid
 from scenarios.machine import graph_of
-from scenarios.run import Spec
+from scenarios.run import Spec, settled
 
 EXAMPLE = "netsim crossover all_reduce --topology ideal-switch:8@450GB/s,1us --algos ring,tree -b 1M -e 4M"
 COLUMNS = (
@@ -41,6 +41,7 @@ def crossover(
     """Print every size at which the fastest of several algorithms changes, by simulation, beside the formulas' crossing."""
     machine, collective = spec.machine, spec.collective
     names = options.algorithm_names(algorithms)
+    spec = settled(replace(spec, chunks=1) if chunks else spec, names)
     series = _counts(chunks)
     sizes = size_grid(options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), per_doubling)
     target = None if csv is None or csv == "-" else options.target_of(csv)

@@ -197,7 +197,7 @@ def spec(
     collective: Collective,
     on: "Machine",
     root: Root = 0,
-    protocol: Protocol = "ideal",
+    protocol: Protocol = "auto",
     nccl_version: NcclVersion = None,
     nccl_env: NcclEnv = None,
     registered_buffers: Registered = False,
@@ -213,13 +213,11 @@ def spec(
 ) -> "Spec":
     """Gather the options of a run; its size and algorithm are left to the verb."""
     from scenarios.nccl import NcclOptions
-    from scenarios.protocols import IDEAL, protocol_named
+    from scenarios.protocols import protocol_named
     from scenarios.run import Spec, limit_on_messages
 
     check_collective(collective)
     quantum_bytes = size_of(quantum, "--quantum")
-    if tuner is not None and protocol == IDEAL:
-        raise NetsimError("--tuner: its rules are NCCL's, and --proto ideal is textbook; give --proto auto with it")
     mention_variables(nccl_env or [])
     return Spec(
         machine=on,

@@ -15,7 +15,7 @@ from netsim.fabric import ranks_of
 from scenarios.groups import read_groups
 from scenarios.machine import graph_of
 from scenarios.protocols import IDEAL
-from scenarios.run import Spec, run_spec
+from scenarios.run import Spec, run_spec, settled
 from scenarios.sizes import size_list
 
 EXAMPLE = "netsim perf all_reduce --topology ideal-switch:8@450GB/s,1us -b 8 -e 64M -f 8 --algo ring"
@@ -38,7 +38,8 @@ def perf(
     csv: options.Csv = None,
     layout: Annotated[str | None, typer.Option("--format", help="table, nccl-tests or json.")] = None,
     show_choice: Annotated[
-        bool, typer.Option("--show-choice", help="Above the table: NCCL's cost table, its predicted times, and what it takes.")
+        bool,
+        typer.Option("--show-choice", help="Above the table: NCCL's cost table, its predicted times, and what it takes."),
     ] = False,
 ) -> None:
     """Print time, algorithm bandwidth and bus bandwidth of a collective for a range of sizes, by simulation."""
@@ -48,7 +49,7 @@ def perf(
         raise NetsimError(f"--csv - and --format {layout} both want stdout; give --csv a file name")
     target = None if csv is None or csv == "-" else options.target_of(csv)
     nccl_tests.mention(ignored)
-    first = replace(spec, algorithm=algorithm, **pieces)
+    first = settled(replace(spec, algorithm=algorithm, **pieces))
     machine, collective = spec.machine, spec.collective
     sizes = size_list(
         options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), step_factor, options.size_of(step_bytes, "-i")
@@ -86,7 +87,10 @@ def _choice(first: Spec, sizes: list[int]) -> list[str]:
     from scenarios.choices import choices
 
     if first.protocol == IDEAL:
-        raise NetsimError("--show-choice: textbook algorithms are no choice of NCCL's; give --proto auto, ll, ll128 or simple")
+        raise NetsimError(
+            "--show-choice: what runs is textbook, between which NCCL does not choose; leave out --proto ideal, pieces and "
+            "textbook algorithms, and take a machine whose GPUs are known, or give --proto simple"
+        )
     return list(choice_lines(choices(first, sizes), first.collective))
 
 

@@ -17,7 +17,7 @@ from netsim.metrics.timing import bus_bandwidth
 from scenarios.crossover import Crossing, Survey, find_crossings, size_grid, survey_one
 from scenarios.machine import graph_of
 from scenarios.measured import read_measured
-from scenarios.run import Spec
+from scenarios.run import Spec, settled
 
 EXAMPLE = "netsim plot all_reduce --topology ideal-switch:8@450GB/s,1us --algos ring,tree -b 1K -e 64M -o ring_tree.svg"
 
@@ -48,9 +48,9 @@ def plot(
     form = check_plot_target(output)
     machine, collective = spec.machine, spec.collective
     names = options.algorithm_names(algorithms)
+    spec = settled(replace(spec, chunks=chunks), names)
     sizes = size_grid(options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), per_doubling)
     points = [(name, read_measured(name)) for name in measured or ()]
-    spec = replace(spec, chunks=chunks)
     with Progress(len(sizes)) as progress:
         reached = 0
 

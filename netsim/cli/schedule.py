@@ -29,7 +29,7 @@ MOST_MESSAGES = 1_000_000
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    help="List algorithms, show their steps in words, prove that they do what the collective promises; rules for NCCL's tuner.",
+    help="List algorithms, show their steps in words, prove what they do; read and write rules of NCCL's tuner plugin.",
     epilog=f"\b\nExample:\n  {EXAMPLE}",
 )
 Algorithm = Annotated[
@@ -143,8 +143,9 @@ def export(
         )
     made = rules(spec, found)
     comments = [
-        f"netsim {__version__}: {spec.collective} on {spec.machine.label}, NCCL {spec.nccl.version}: the fastest by simulation",
+        f"netsim {__version__}, {spec.collective} on {spec.machine.label}: fastest of NCCL {spec.nccl.version}, simulated",
         f"simulated at {', '.join(str(one.size_bytes) for one in found[:8])}{' ...' if len(found) > 8 else ''} bytes",
+        "what no rule serves gets one channel of this plugin: other collectives, other machines, sizes above the last",
     ]
     text = format_rules(made, comments=comments)
     if target is None:

@@ -49,7 +49,9 @@ def show(
     machine: Machine,
     graphs: Annotated[
         bool,
-        typer.Option("--graph", help="In place of links: what NCCL finds here: its graphs, rings, trees, heads and channels."),
+        typer.Option(
+            "--graph", help="In place of links: what NCCL finds here: its graphs, rings, trees, heads and channels."
+        ),
     ] = False,
     dump: Annotated[
         str | None,

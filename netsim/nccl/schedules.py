@@ -52,7 +52,8 @@ _BUILDERS: dict[str, Callable[..., Schedule]] = {
     COLLNET_CHAIN: collnet.build_chain,
     PAT: pat.build,
 }
-ALGORITHMS = (*_BUILDERS, PEERS, windows.SYMMETRIC, windows.COPY_ENGINE)
+_WINDOWED = (windows.SYMMETRIC, windows.COPY_ENGINE)
+ALGORITHMS = (*_BUILDERS, PEERS, *_WINDOWED)
 """Algorithms of NCCL, by this project's names."""
 
 
@@ -138,7 +139,7 @@ def build(
         raise NetsimError(f"NCCL has no {collective}; accepted are {', '.join(COLLECTIVES)}")
     given = settings(communicator.environment)
     window = algorithm.partition(":")[0]
-    if window in (windows.SYMMETRIC, windows.COPY_ENGINE):
+    if window in _WINDOWED:
         return _on_windows(communicator, collective, size_bytes, algorithm, root, align_bytes, in_place, free, limit)
     if collective in peers.COLLECTIVES:
         if algorithm not in ("auto", PEERS):
@@ -181,7 +182,9 @@ def decide(
     rules: Sequence[Rule] | None = None,
     registered: bool = False,
 ) -> Decision | None:
-    """Return what NCCL takes; None where it chooses nothing: for sends and receives, and for one rank, which only copies.
+    """Return what NCCL takes; None where its cost model is not asked.
+
+    That is so for sends and receives, for symmetric windows and copy engines, and for one rank, which only copies.
 
     Parameters
     ----------
@@ -196,7 +199,7 @@ def decide(
     registered : bool
         Whether user buffers are registered, which rules may ask for.
     """
-    if collective not in TUNED or communicator.ranks == 1:
+    if collective not in TUNED or communicator.ranks == 1 or algorithm.partition(":")[0] in _WINDOWED:
         return None
     choice = _choice(communicator, collective, size_bytes, algorithm, protocol)
     if rules is None:

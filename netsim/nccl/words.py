@@ -1,7 +1,7 @@
 """What NCCL finds on a machine, in words: its graphs, the rings and trees of every channel over all nodes, its heads.
 
-For people, beside `netsim.nccl.dump` for programs; and what a rule of a tuner file means. Channels that are alike stand together; of very many ranks the first are
-told. Computes nothing of its own.
+For people, beside `netsim.nccl.dump` for programs; and what a rule of a tuner file means. Channels that are alike stand
+together; of very many ranks the first are told. Computes nothing of its own.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence

@@ -51,14 +51,14 @@ def torus(tmp_path):
 
 def test_14_nvls_reduce_scatter_takes_n_over_n_minus_1_of_the_ring(ask):
     # NVIDIA/nccl #1083, #1047: NVLS sends S and receives S/N, the ring (N - 1)S/N each way: 8/7 = 1.143.
-    line = "reduce_scatter --topology hgx-h100 -b 8G -e 8G --algo"
+    line = "reduce_scatter --topology hgx-h100 -b 8G -e 8G --proto ideal --algo"
     (nvls,), (ring,) = ask(f"{line} nvls"), ask(f"{line} ring")
     assert nvls["time_us"] / ring["time_us"] == pytest.approx(8 / 7, rel=0.002)
 
 
 @pytest.mark.parametrize("collective", ["reduce_scatter", "all_gather"])
 def test_14_nvls_is_never_chosen_for_its_bandwidth(ask, collective):
-    (row,) = ask(f"{collective} --topology hgx-h100 -b 1G -e 1G")
+    (row,) = ask(f"{collective} --topology hgx-h100 --proto ideal -b 1G -e 1G")
     assert row["algorithm"] != "nvls"
 
 

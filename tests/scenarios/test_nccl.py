@@ -95,7 +95,7 @@ def test_windows_have_kernels_and_copy_engines():
 
 def test_pieces_of_the_textbook_are_refused():
     with pytest.raises(NetsimError, match="by its own rules"):
-        run_spec(replace(EIGHT, chunks=4))
+        run_spec(replace(EIGHT, protocol="simple", chunks=4))
 
 
 def test_a_run_can_be_looked_into():

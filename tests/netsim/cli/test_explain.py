@@ -62,14 +62,14 @@ def test_an_incast_is_told_as_waiting(ask: Callable) -> None:
 
 def test_a_cluster_is_limited_by_its_network(ask: Callable) -> None:
     found = json.loads(
-        ask("explain all_reduce --topology hgx-h100 --nodes 2 --nic ndr400 --size 64M --algo ring --json").out
+        ask("explain all_reduce --topology hgx-h100 --nodes 2 --nic ndr400 --proto ideal --size 64M --algo ring --json").out
     )
     assert found["bottleneck"]["kind"] == "ndr400"
     assert found["bottleneck"]["utilisation"] > 0.9
 
 
 def test_an_algorithm_that_cannot_run_is_listed_with_its_reason(ask: Callable) -> None:
-    found = json.loads(ask("explain all_reduce --topology hgx-a100 --size 1M --algo ring --json").out)
+    found = json.loads(ask("explain all_reduce --topology hgx-a100 --proto ideal --size 1M --algo ring --json").out)
     assert "multicast=True" in {item["algorithm"]: item["why"] for item in found["not_run"]}["nvls"]
 
 
@@ -106,7 +106,7 @@ def test_a_run_at_its_own_bound_says_how_far_it_is_from_any_algorithms(ask: Call
 
 
 def test_lanes_that_queue_at_a_link_in_full_use_are_no_delay(ask: Callable) -> None:
-    how_long, where, helps = ask("explain all_reduce --topology hgx-h100 --size 1G --algo nvls").out.splitlines()
+    how_long, where, helps = ask("explain all_reduce --topology hgx-h100 --proto ideal --size 1G --algo nvls").out.splitlines()
     # The busiest link serves during 98.4 % of the time, so nothing but 1.6 % can be gained by another order.
     assert "it serves during 98.4% of that time" in how_long
     assert "is waiting while links serve other messages" in where

@@ -1,0 +1,99 @@
+"""The keys of a scenario file that are for NCCL's protocols: read into `scenarios.nccl.NcclOptions`, and checked."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from netsim.errors import NetsimError, ScenarioError
+from netsim.nccl.environment import allowed, read_assignments
+from netsim.nccl.schedules import ALGORITHMS, PEERS
+from netsim.nccl.tuner_constants import ALGORITHMS as TUNED_ALGORITHMS
+from netsim.nccl.tuner_costs import TUNED
+from netsim.nccl.tuner_file import read_rules
+from netsim.nccl.version import Version
+from scenarios.nccl import NcclOptions
+from scenarios.protocols import IDEAL
+
+KEYS = ("nccl_version", "nccl_env", "registered", "launch", "gpus_per_process", "tuner")
+
+
+@dataclass(frozen=True)
+class Places:
+    """How a scenario file names its places, and where files stand that it names."""
+
+    where: Callable[..., str]
+    """Key -> ``file:line: key``."""
+    beside: Callable[[str], str]
+    """Name -> path."""
+
+
+def nccl_options(
+    places: Places,
+    *,
+    version: str | None,
+    environment: Sequence[str],
+    registered: bool,
+    launch: str,
+    gpus_per_process: int,
+    tuner: str | None,
+) -> NcclOptions:
+    """Return the options, with files looked for beside the scenario.
+
+    Raises
+    ------
+    ScenarioError
+        With file and line, for a release, a variable or a file that is not accepted.
+    """
+    where = places.where
+    given = tuple(text if "=" in text else places.beside(text) for text in environment)
+    rules = None if tuner is None else places.beside(tuner)
+    try:
+        if version is not None:
+            Version.parse(version, where("nccl_version"))
+        read_assignments(given, where("nccl_env"))
+    except NetsimError as error:
+        raise ScenarioError(str(error)) from None
+    try:
+        if rules is not None:
+            read_rules(rules)
+    except NetsimError as error:
+        raise ScenarioError(f"{where('tuner')}: {error}") from None
+    return NcclOptions(version or NcclOptions.version, given, registered, launch, gpus_per_process, rules)
+
+
+def check_keys(places: Places, given: Sequence[str], protocols: Sequence[str]) -> None:
+    """Refuse keys that no protocol of the file has a use for."""
+    if all(protocol == IDEAL for protocol in protocols):
+        for key in KEYS:
+            if key in given:
+                raise ScenarioError(
+                    f"{places.where(key)} is for NCCL's protocols, and the protocol is ideal; give protocol: auto, "
+                    "or leave it out"
+                )
+    elif IDEAL not in protocols:
+        for key in ("chunk", "chunks"):
+            if key in given:
+                raise ScenarioError(f"{places.where(key)} is for the protocol ideal; NCCL cuts data by its own rules")
+
+
+def serves(collective: str, algorithm: str) -> bool:
+    """Say whether NCCL has an algorithm for a collective; lists and exclusions are as in NCCL_ALGO."""
+    if algorithm == "auto" or algorithm.partition(":")[0] in _accepted(collective):
+        return True
+    try:
+        return allowed({}, collective, algorithms=algorithm) is not None
+    except NetsimError:
+        return False
+
+
+def _accepted(collective: str) -> tuple[str, ...]:
+    without = (PEERS,) if collective in TUNED else TUNED_ALGORITHMS
+    return tuple(name for name in ALGORITHMS if name not in without)
+
+
+def check_nccl_algorithm(places: Places, collective: str, algorithm: str) -> None:
+    """Refuse what names no algorithm of NCCL's for a collective."""
+    if not serves(collective, algorithm):
+        raise ScenarioError(
+            f"{places.where('algorithm')} is {algorithm!r}; accepted for {collective} with NCCL's protocols are "
+            f"{', '.join((*_accepted(collective), 'auto'))}"
+        )
