@@ -21,6 +21,7 @@ from netsim.runs import result_row, simulate
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective
 from netsim.schedule.dag import COMPUTE
+from netsim.schedule.nccl.program import fed_in_few_pieces
 from netsim.schedule.own import is_file
 from netsim.schedule.pieces import check_pieces
 from netsim.schedule.proof import prove
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from netsim.record import Record
     from netsim.schedule.dag import Schedule
 
+MOST_PIECES = 400_000
+"""Pieces in which the lanes of an NCCL run feed links; beyond, they are made larger, which moves times by some per cent."""
 DEFAULT_MAX_PIECES = 5_000_000
 """The limit where links serve messages in pieces and none was given; a larger number is mostly a slip in the quantum."""
 
@@ -132,7 +135,9 @@ def settled(spec: Spec, algorithms: Sequence[str] = ()) -> Spec:
     """
     if spec.protocol != "auto":
         return spec
-    own = all(name.partition(":")[0] in ("auto", *schedules.ALGORITHMS) for name in (*algorithms, spec.algorithm))
+    # Lists and exclusions, as in NCCL_ALGO, are NCCL's too.
+    names = [part for name in (*algorithms, spec.algorithm) for part in name.removeprefix("^").split(",")]
+    own = all(name.partition(":")[0] in ("auto", *schedules.ALGORITHMS) for name in names)
     uncut = spec.chunk_bytes is None and spec.chunks is None
     return spec if own and uncut and is_known(spec.machine) else replace(spec, protocol=IDEAL)
 
@@ -267,10 +272,17 @@ def _nccl_parts(spec: Spec, algorithm: str, groups: tuple[Members, ...]) -> _Par
         "cells": {"nccl_version": spec.nccl.version, "nccl_model_us": predicted},
         "least_s": least_call_s(spec.machine, spec.nccl, groups[0]),
     }
+    notes: list[str] = []
     if first.ruled is False:
         words = f"no rule of {spec.nccl.tuner} serves, so NCCL chose, on the one channel that its example plugin leaves"
-        facts["notes"] = (words,)
-    return [(one.schedule, members) for one, members in zip(found, groups, strict=True)], facts
+        notes.append(words)
+    parts = []
+    for one, members in zip(found, groups, strict=True):
+        schedule, factor = fed_in_few_pieces(one.schedule, MOST_PIECES // len(groups))
+        parts.append((schedule, members))
+        if factor > 1 and members is groups[0]:
+            notes.append(f"lanes feed links in pieces {factor} times as large, to be quicker")
+    return parts, facts | {"notes": tuple(notes)}
 
 
 def _fastest(spec: Spec, router: Router) -> tuple[_Run, Spec, list[str]]:

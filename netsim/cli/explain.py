@@ -117,7 +117,8 @@ def _what_helps(found: Explanation) -> str:
         words += "".join(f", {item.words} {_told(item)}" for item in more)
     words += "".join(f"; no gain from {item.words} ({_told(item)})" for item in rest)
     if others and not others[0].gains:
-        words += f"; no other algorithm is faster (the next is {others[0].words.split()[0]}: {_us(others[0].time_us)})"
+        name = others[0].words.partition(" instead")[0]
+        words += f"; no other algorithm is faster (the next is {name}: {_us(others[0].time_us)})"
     return f"{words}."
 
 

@@ -112,6 +112,38 @@ def communicator(
     )
 
 
+def as_told(graph: "nx.DiGraph[str]", environment: Mapping[str, str]) -> "nx.DiGraph[str]":
+    """Return a topology whose routes stage and relay as NCCL's variables say; the graph itself where they say nothing.
+
+    Parameters
+    ----------
+    graph : networkx.DiGraph
+        A topology that passes `netsim.fabric.check_fabric`.
+    environment : mapping of str to str
+        Of NCCL's variables NCCL_P2P_LEVEL, NCCL_P2P_DISABLE, NCCL_NET_GDR_LEVEL, NCCL_PXN_DISABLE and NCCL_NVB_DISABLE
+        matter.
+
+    Raises
+    ------
+    NetsimError
+        If a variable has a value that NCCL does not know.
+    """
+    rules: dict[str, object] = {}
+    if flag(environment, "NCCL_P2P_DISABLE", False):
+        rules["p2p"] = TYPES[LOC]
+    for name, rule in (("NCCL_P2P_LEVEL", "p2p"), ("NCCL_NET_GDR_LEVEL", "gdr_level")):
+        if environment.get(name, "").strip():
+            rules[rule] = TYPES[level(environment, name, SYS)]
+    for name, rule in (("NCCL_PXN_DISABLE", "pxn"), ("NCCL_NVB_DISABLE", "nvb")):
+        if flag(environment, name, False):
+            rules[rule] = False
+    if not rules:
+        return graph
+    told = graph.copy()
+    told.graph.update(rules)
+    return told
+
+
 @dataclass(frozen=True)
 class _Node:
     """What was found on one node."""

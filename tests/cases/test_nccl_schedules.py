@@ -99,7 +99,7 @@ def test_10_on_sixteen_nodes_the_gain_is_gone() -> None:
 def test_10_on_sixteen_full_nodes_the_gain_is_gone() -> None:
     # The same with eight GPUs a node: algbw 50, busbw 99.2 beside the ring's 100.
     many = machine(16, nvlink=240e9, cable=12.5e9)
-    assert further(many, "tree", (64 * MIB, 128 * MIB)) == pytest.approx(50e9, rel=0.01)
+    assert further(many, "tree", (128 * MIB, 256 * MIB)) == pytest.approx(50e9, rel=0.01)
 
 
 def test_11_a_gigabyte_takes_268_ms_by_a_ring_and_143_by_a_tree() -> None:
@@ -117,11 +117,14 @@ def test_11_the_whole_gigabyte_takes_268_and_143_ms(algorithm: str, seconds: flo
     assert run(two, algorithm, 10**9).time_s == pytest.approx(seconds, rel=1e-4)
 
 
-@pytest.mark.parametrize(("nic", "cable"), [("ndr400:nics=4", 50e9), pytest.param("ndr400", 25e9, marks=pytest.mark.slow)])
-def test_12_on_five_nodes_a_tree_is_no_half_of_a_ring(nic: str, cable: float) -> None:
+@pytest.mark.parametrize(
+    ("nic", "cable", "size"),
+    [("ndr400:nics=4", 50e9, 128 * MIB), pytest.param("ndr400", 25e9, 512 * MIB, marks=pytest.mark.slow)],
+)
+def test_12_on_five_nodes_a_tree_is_no_half_of_a_ring(nic: str, cable: float, size: int) -> None:
     # NVIDIA/nccl #1368: 200 GB/s a node, 40 ranks. Ring busbw 200; tree 2S out of a node, algbw 100, busbw 1.95 x 100.
     five = machine(5, cable=cable, nic=nic)
-    assert algbw(five, "tree", 128 * MIB) * 1.95 == pytest.approx(195e9, rel=1e-3)
+    assert algbw(five, "tree", size) * 1.95 == pytest.approx(195e9, rel=1e-3)
     assert algbw(five, "ring", 16 * MIB) * 1.95 == pytest.approx(200e9, rel=1e-3)
 
 

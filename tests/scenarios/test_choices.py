@@ -35,3 +35,9 @@ def test_of_groups_the_first_is_asked():
 def test_textbook_runs_are_refused():
     with pytest.raises(ScheduleError, match="is textbook"):
         choices(Spec(EIGHT.machine, "all_reduce", 0, protocol="ideal"), [1024])
+
+
+@pytest.mark.parametrize("algorithm", ["ring,tree", "^nvls"])
+def test_lists_of_algorithms_are_nccls(algorithm):
+    spec = Spec(EIGHT.machine, "all_reduce", 0, algorithm, protocol="auto")
+    assert {name for name, _ in choices(spec, [1024]).costs} == {"ring", "tree"}

@@ -35,6 +35,8 @@ class PeerPlan:
     """Channels for send/recv."""
     bases: Ranks
     """Channel of the first part of each round's messages (`rounds.base_channel`)."""
+    version: rules.Version = (2, 28)
+    """NCCL's, by which the parts of a message have their channels (`rounds.part_channel`)."""
     least_channels: int = 1
     per_peer: int = 1
     """Parts of a message at first, and at most twice half of it (`rounds.least_channels`, `rounds.channels_per_peer`)."""
@@ -154,6 +156,7 @@ def plan_of(
         "rounds": rules.round_order(nodes, version),
         "channels": channels,
         "bases": tuple(rules.base_channel(number, channels, count, group, version) for number in range(ranks)),
+        "version": version,
         "least_channels": rules.least_channels(per_peer, ranks, channels),
         "per_peer": per_peer,
         "least_part_bytes": least,

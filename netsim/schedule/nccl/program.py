@@ -8,11 +8,11 @@ itself has to do runs while it waits. Deliberately left out: how warps share a l
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from netsim.errors import ScheduleError
-from netsim.schedule.dag import END, HEAD, LEFT
+from netsim.schedule.dag import END, HEAD, LEFT, Schedule
 from netsim.schedule.nccl.lanes import (
     COPY_SEND,
     PRIMITIVES,
@@ -37,6 +37,7 @@ __all__ = [
     "SEND",
     "Connection",
     "Program",
+    "fed_in_few_pieces",
 ]
 
 
@@ -52,6 +53,20 @@ class Connection:
     """For each slice that was received, the operation after which its slot is free."""
     count: int = 0
     """Slices sent so far."""
+
+
+def fed_in_few_pieces(schedule: Schedule, most: int) -> tuple[Schedule, int]:
+    """Return a schedule whose lanes feed links in so large pieces that all are at most so many, and the factor.
+
+    Larger pieces let lanes take turns on a link less finely; a time may move by some per cent where lanes share one.
+    """
+    fed = schedule.feed > 0
+    if not fed.any():
+        return schedule, 1
+    wire, feed, factor = schedule.wire[fed], schedule.feed[fed], 1
+    while int((-(-wire // (feed * factor))).sum()) > most and bool((feed * factor < wire).any()):
+        factor *= 2
+    return (schedule, 1) if factor == 1 else (replace(schedule, feed=schedule.feed * factor), factor)
 
 
 class Program(Lanes):

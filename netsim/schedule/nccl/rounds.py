@@ -259,7 +259,7 @@ def fits_ll(size_bytes: int, count: int) -> bool:
 
 
 def base_channel(number: int, channels: int, nodes: int = 1, group: int = BATCH, version: Version = (2, 28)) -> int:
-    """Return the channel of the first part of a round's messages; part j has channel (base + j) modulo `channels`.
+    """Return the channel of the first part of a round's messages; `part_channel` has that of the others.
 
     Parameters
     ----------
@@ -285,8 +285,28 @@ def base_channel(number: int, channels: int, nodes: int = 1, group: int = BATCH,
         base = number // group * -(-group // BATCH) + number % group // BATCH
     if version < (2, 28):
         return base % channels
+    return _reversed(base, channels)
+
+
+def part_channel(base: int, part: int, channels: int, version: Version = (2, 28)) -> int:
+    """Return the channel of a part of a message whose first part has channel `base`.
+
+    Parts have neighbouring channels since 2.28, when bases were spread; before, parts were spread by reversing their bits.
+
+    Examples
+    --------
+    >>> [part_channel(16, part, 32) for part in range(4)]
+    [16, 17, 18, 19]
+    >>> [part_channel(1, part, 32, (2, 27)) for part in range(4)]
+    [1, 17, 9, 25]
+    """
+    return (base + (part if version >= (2, 28) else _reversed(part, channels))) % channels
+
+
+def _reversed(number: int, channels: int) -> int:
+    """Return a number with its bits in the opposite order, as many as the channels have."""
     bits = (channels - 1).bit_length()
-    return int(f"{base % (1 << bits):0{bits}b}"[::-1], 2) if bits else 0
+    return int(f"{number % (1 << bits):0{bits}b}"[::-1], 2) if bits else 0
 
 
 def _triangular(count: int) -> list[int]:

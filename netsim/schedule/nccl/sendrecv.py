@@ -9,7 +9,7 @@ once more. Left out: that proxies may send small messages of several ranks as on
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -17,7 +17,7 @@ from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import END, LEFT, Schedule
 from netsim.schedule.nccl.peers import PeerPlan
 from netsim.schedule.nccl.program import RECV, SEND
-from netsim.schedule.nccl.rounds import part_bounds
+from netsim.schedule.nccl.rounds import part_bounds, part_channel
 from netsim.schedule.nccl.writer import Pace, Slots, Writer
 from netsim.schedule.pieces import checked_groups
 
@@ -61,7 +61,7 @@ def build(plan: PeerPlan, *, limit: int | None = None) -> Schedule:
         align_bytes=plan.align_bytes,
         protocol=seen[0][1] if seen else "simple",
         limit=limit,
-        start_s=(plan.ll_costs if all(part.protocol == "ll" for part in parts) else plan.costs).start_s,
+        start_s=(plan.costs if any(protocol != "ll" for _, protocol in seen) else plan.ll_costs).start_s,
     )
     relay = {(part.src, part.dst): _relay(plan, servers, node, part) for part in parts if part.network}
     for _, block in groupby(parts, key=lambda part: part.round // plan.batch):
@@ -81,7 +81,7 @@ def _parts(plan: PeerPlan, node: dict[int, int]) -> list[_Part]:
             protocol = plan.protocol_of(size, network=network) if src != dst else "simple"
             chunk = plan.chunk_of(size, protocol, network=network)
             for place, (first, part) in enumerate(part_bounds(size, plan.parts(size))):
-                channel = (plan.bases[number] + place) % plan.channels
+                channel = part_channel(plan.bases[number], place, plan.channels, plan.version)
                 if part:
                     found.append(_Part(src, dst, number, channel, offset + first, part, chunk, protocol, network))
     return found
@@ -153,7 +153,9 @@ class _Batch:
         """Copy what a rank has for itself, with all threads of the round's part of the block."""
         places = self._places[part.src, part.channel]
         lane = self._lane(part.src, part.channel, places[part.round], "send")
-        pace = Pace("simple", self._plan.costs, max(1, self._plan.threads // len(places)))
+        # Nobody waits for it slice by slice, so it costs no more than its bytes.
+        costs = replace(self._plan.costs, slice_s=0.0, threads_s=0.0)
+        pace = Pace("simple", costs, max(1, self._plan.threads // len(places)))
         self._writer.work(lane, pace, RECV, part.size, chunk=part.dst, step=part.round)
 
     def _send(self, part: _Part, number: int) -> None:

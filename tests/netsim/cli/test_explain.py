@@ -106,7 +106,9 @@ def test_a_run_at_its_own_bound_says_how_far_it_is_from_any_algorithms(ask: Call
 
 
 def test_lanes_that_queue_at_a_link_in_full_use_are_no_delay(ask: Callable) -> None:
-    how_long, where, helps = ask("explain all_reduce --topology hgx-h100 --proto ideal --size 1G --algo nvls").out.splitlines()
+    how_long, where, helps = ask(
+        "explain all_reduce --topology hgx-h100 --proto ideal --size 1G --algo nvls"
+    ).out.splitlines()
     # The busiest link serves during 98.4 % of the time, so nothing but 1.6 % can be gained by another order.
     assert "it serves during 98.4% of that time" in how_long
     assert "is waiting while links serve other messages" in where

@@ -1,5 +1,6 @@
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,11 @@ import networkx as nx
 import pytest
 
 from netsim.errors import NetsimError
-from netsim.nccl.from_topology import communicator
+from netsim.nccl.from_topology import as_told, communicator
 from netsim.nccl.graphs import NVLS, RING
 from netsim.nccl.tuner import cost_table
 from netsim.nccl.version import Version
+from netsim.routing import Router
 from topologies import build
 from topologies.custom import custom_topology
 
@@ -134,3 +136,37 @@ def test_the_tuner_table_of_two_h200s_follows_from_their_topology(shared: Path) 
         collective = re.sub("(?<=[a-z])(?=[A-Z])", "_", row["collective"]).lower()
         cost = cost_table(found, collective)[row["algo"].lower(), row["proto"].lower()]
         assert f"{cost.latency_us:.1f} {cost.bandwidth_GBps:.1f}" == f"{row['latency_us']} {row['bandwidth_GBps']}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule", "said"),
+    [
+        ("NCCL_P2P_DISABLE", "1", "p2p", "LOC"),
+        ("NCCL_P2P_LEVEL", "pxb", "p2p", "PXB"),
+        ("NCCL_NET_GDR_LEVEL", "5", "gdr_level", "SYS"),
+        ("NCCL_PXN_DISABLE", "1", "pxn", False),
+        ("NCCL_NVB_DISABLE", "1", "nvb", False),
+    ],
+)
+def test_variables_reach_the_routes_as_rules_of_the_topology(name: str, value: str, rule: str, said: object) -> None:
+    graph = build("hgx-h100", nodes=2, nic="ndr400")
+    told = as_told(graph, {name: value})
+    assert told.graph == {**graph.graph, rule: said}
+    assert communicator(told) == replace(communicator(graph, environment={name: value}), environment={})
+
+
+def test_without_peer_to_peer_messages_pass_host_memory() -> None:
+    def stops(graph: "nx.DiGraph[str]") -> set[str]:
+        router = Router(graph)
+        return {graph.nodes[router.edges[link][1]]["kind"] for link in router.path(0, 7)}
+
+    graph = build("hgx-h100")
+    assert stops(graph) == {"nvswitch", "gpu"}
+    assert "host_memory" in stops(as_told(graph, {"NCCL_P2P_DISABLE": "1"}))
+
+
+def test_a_topology_of_which_nothing_is_told_stays_what_it_is() -> None:
+    graph = build("hgx-h100")
+    assert as_told(graph, {"NCCL_NVLS_ENABLE": "0", "NCCL_P2P_DISABLE": "0"}) is graph
+    with pytest.raises(NetsimError, match="NCCL_P2P_LEVEL='FAR' is no path type"):
+        as_told(graph, {"NCCL_P2P_LEVEL": "FAR"})

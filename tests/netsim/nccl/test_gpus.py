@@ -31,4 +31,11 @@ def test_figures_of_hopper_are_those_of_the_file():
     assert simple.slice_cost_s("simple", 512) == pytest.approx(1.5e-6)
     assert simple.rates.send == 39e9
     assert simple.nvls_loop_s == pytest.approx(5.1e-6)
-    assert costs("hopper", "ll", peers=True).start_s == pytest.approx(6.4e-6)
+    # 6.4 us less 0.82 us of a hop and two slices of 0.23 us.
+    assert costs("hopper", "ll", peers=True).start_s == pytest.approx(5.1e-6)
+
+
+def test_half_a_block_of_ll_moves_what_was_measured_between_peers():
+    # 6.2 GB/s of a part; half of the threads at twice that of all.
+    ll = costs("hopper", "ll", peers=True)
+    assert ll.rates.send * ll.halves / 2 == 6.2e9

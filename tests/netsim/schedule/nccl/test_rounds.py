@@ -132,6 +132,15 @@ def test_chunks_are_shorter_over_the_network_for_short_messages():
     assert [rounds.network_chunk_bytes(size, 131072) for size in (131071, 131072, 1 << 20)] == [32768, 65536, 131072]
 
 
+def test_parts_of_two_rounds_meet_on_no_channel_in_any_release():
+    # Two GPUs, 32 channels, 16 parts each: since 2.28 channels 0 to 15 and 16 to 31, before even and odd ones.
+    for version, apart in (((2, 28), range(16)), ((2, 27), range(0, 32, 2))):
+        base = rounds.base_channel(1, 32, version=version)
+        found = [{rounds.part_channel(first, part, 32, version) for part in range(16)} for first in (0, base)]
+        assert found == [set(apart), set(range(32)) - set(apart)]
+    assert rounds.part_channel(0, 0, 1, (2, 27)) == 0
+
+
 def test_eight_rounds_of_one_distance_share_a_base_between_nodes():
     # Two nodes of eight on 16 channels: rounds 0 to 7 at 0, 8 to 15 at 1, reversed in four bits 8.
     assert [rounds.base_channel(number, 16, 2, 8) for number in (0, 7, 8, 15)] == [0, 0, 8, 8]

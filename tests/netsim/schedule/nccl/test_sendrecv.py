@@ -154,6 +154,18 @@ def test_a_part_of_one_chunk_is_sent_and_then_received_and_later_ones_overlap():
     assert run(4, start_s=9e-6, halves=1.25) == pytest.approx(9 + (4 * send + receive) / 1.25, rel=1e-6)
 
 
+def test_what_a_rank_copies_for_itself_does_not_make_it_start_as_simple():
+    plan = plan_of("alltoall", [range(2)], 64, costs=simple(start_s=9e-6), ll_costs=simple(start_s=6e-6), protocol="auto")
+    assert time_us(build(plan)) == pytest.approx(6, rel=1e-2)
+
+
+def test_a_copy_for_oneself_costs_its_bytes_and_no_slices():
+    # 32 KiB at the 50 GB/s of a whole block; the peer's 32 KiB come by LL, which costs nothing here.
+    costs = simple(slice_s=5e-6, threads_s=4e-6)
+    plan = plan_of("alltoall", [range(2)], 64 * KIB, channels=2, per_peer=1, costs=costs, protocol="ll")
+    assert time_us(build(plan)) == pytest.approx(32 * KIB / 50e3, rel=1e-3)
+
+
 def test_registered_receives_copy_nothing():
     plan = plan_of(
         "sendrecv", [range(2)], 512 * KIB, channels=1, per_peer=1, protocol="simple", costs=simple(), registered=True
