@@ -17,7 +17,7 @@ from netsim.routing import Router
 from netsim.runs import simulate
 from netsim.schedule.catalogue import algorithms_for
 from scenarios.machine import graph_of
-from scenarios.nccl import pairs_of
+from scenarios.nccl import pairs_of, told_graph
 from scenarios.protocols import IDEAL
 from scenarios.run import Spec, fitting, run_spec, run_traced, settled, works_in_switches
 
@@ -101,7 +101,7 @@ def explain(spec: Spec, *, told: Callable[[str], None] = lambda words: None) -> 
     spec = settled(spec)
     told(f"{spec.collective} by {spec.algorithm}")
     row, schedule, record = run_traced(spec)
-    graph = graph_of(spec.machine)
+    graph = _graph(spec)
     links = [graph.edges[edge]["link"] for edge in record.edges]
     chain = critical_chain(schedule, record, lambda edge: graph.edges[edge]["link"])
     busiest = bottleneck(record)
@@ -123,6 +123,10 @@ def explain(spec: Spec, *, told: Callable[[str], None] = lambda words: None) -> 
         what_ifs=tuple(sorted(found, key=lambda item: item.change)),
         refused=tuple(refused),
     )
+
+
+def _graph(spec: Spec) -> "nx.DiGraph[str]":
+    return graph_of(spec.machine) if spec.protocol == IDEAL else told_graph(spec.machine, spec.nccl)
 
 
 def _kind(link: Link, edge: tuple[str, str]) -> str:
@@ -162,7 +166,7 @@ def _with_other_links(
     changes.append(("half the latency of every link", "latency", lambda link, _: link.nearer(0.5)))
     for words, what, change in changes:
         told(words)
-        router = Router(_changed(graph_of(spec.machine), change), spec.routing)
+        router = Router(_changed(_graph(spec), change), spec.routing)
         time_s = simulate(
             router,
             schedule,

@@ -11,16 +11,19 @@ from netsim.errors import ScenarioError
 from netsim.fabric import ranks_of
 from netsim.nccl import schedules
 from netsim.nccl.environment import read_assignments
-from netsim.nccl.from_topology import communicator
+from netsim.nccl.from_topology import as_told, communicator
 from netsim.nccl.gpus import generation, launch_s
 from netsim.nccl.tuner import cost_table
 from netsim.nccl.tuner_costs import TUNED
 from netsim.nccl.tuner_file import read_rules
 from netsim.nccl.version import DEFAULT, Version
-from scenarios.machine import Machine, graph_of
+from netsim.routing import Router
+from scenarios.machine import Machine, graph_of, router_of
 from topologies.profiles import family_of
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from netsim.nccl.communicator import Communicator
     from netsim.nccl.schedules import Built
     from netsim.nccl.tuner_file import Rule
@@ -53,6 +56,27 @@ class NcclOptions:
             raise ScenarioError(f"{self.gpus_per_process} GPUs a process; accepted are 1 or more")
 
 
+def told_graph(machine: Machine, options: NcclOptions) -> "nx.DiGraph[str]":
+    """Return the topology with the staging and the relays that NCCL's variables ask for."""
+    return _told(_Graph(graph_of(machine)), options.environment)
+
+
+def told_router(machine: Machine, options: NcclOptions, routing: str) -> Router:
+    """Return the routes of that topology, kept for the next run."""
+    graph = told_graph(machine, options)
+    return router_of(machine, routing) if graph is graph_of(machine) else _router(_Graph(graph), routing)
+
+
+@lru_cache(maxsize=8)
+def _told(graph: "_Graph", environment: tuple[str, ...]) -> "nx.DiGraph[str]":
+    return as_told(graph.graph, read_assignments(environment))
+
+
+@lru_cache(maxsize=4)
+def _router(graph: "_Graph", routing: str) -> Router:
+    return Router(graph.graph, routing)
+
+
 def communicator_of(machine: Machine, options: NcclOptions, members: tuple[int, ...] | None = None) -> "Communicator":
     """Return what NCCL knows of these ranks of a machine, or of all; built once for a machine and the same options."""
     graph = graph_of(machine)
@@ -63,7 +87,7 @@ def communicator_of(machine: Machine, options: NcclOptions, members: tuple[int, 
 class _Graph:
     """A topology by identity: the one graph of a machine is kept by `scenarios.machine`."""
 
-    def __init__(self, graph: object) -> None:
+    def __init__(self, graph: "nx.DiGraph[str]") -> None:
         self.graph = graph
 
     def __hash__(self) -> int:
@@ -75,7 +99,7 @@ class _Graph:
 
 @lru_cache(maxsize=8)
 def _communicator(graph: _Graph, version: str, environment: tuple[str, ...], members: tuple[int, ...]) -> "Communicator":
-    return communicator(graph.graph, Version.parse(version), members, read_assignments(environment))  # type: ignore[arg-type]
+    return communicator(graph.graph, Version.parse(version), members, read_assignments(environment))
 
 
 def build(

@@ -29,7 +29,7 @@ from netsim.schedule.together import together
 from netsim.units import format_time
 from scenarios.groups import Members, read_groups, servers_within
 from scenarios.machine import Machine, router_of
-from scenarios.nccl import NcclOptions, is_known, least_call_s
+from scenarios.nccl import NcclOptions, is_known, least_call_s, told_router
 from scenarios.nccl import build as build_nccl
 from scenarios.protocols import IDEAL, protocol_named
 from scenarios.seeds import over_seeds, policies
@@ -101,7 +101,7 @@ def run_spec(spec: Spec) -> Row:
 def run_recorded(spec: Spec) -> "tuple[Row, Record]":
     """Simulate one spec and return its row and the record behind it."""
     spec = _checked(spec)
-    router = router_of(spec.machine, spec.routing)
+    router = _router(spec)
     if spec.algorithm == "auto" and spec.protocol == IDEAL:
         run, spec, skipped = _fastest(spec, router)
     else:
@@ -119,7 +119,7 @@ def run_traced(spec: Spec) -> "tuple[Row, Schedule, Record]":
             f"routing {spec.routing!r} is a range of seeds, and this looks at one run; give one, such as ecmp:0"
         )
     spec = _checked(spec)
-    router = router_of(spec.machine, spec.routing)
+    router = _router(spec)
     if spec.algorithm == "auto" and spec.protocol == IDEAL:
         taken = run_spec(spec).algorithm
         spec = replace(fitting(spec, taken), algorithm=taken)
@@ -160,6 +160,12 @@ def _checked(spec: Spec) -> Spec:
         if (spec.channels or 1) > 1 and "channels" not in understood:
             raise ScheduleError(f"no algorithm for {spec.collective} has channels (got {spec.channels}); leave them out")
     return spec
+
+
+def _router(spec: Spec) -> Router:
+    if spec.protocol == IDEAL:
+        return router_of(spec.machine, spec.routing)
+    return told_router(spec.machine, spec.nccl, spec.routing)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ The same lanes, links and keys as `simpy_lanes`, without its shortcuts: the next
 before has been served (or, where a lane feeds the link in pieces, when the lane begins to make it), pieces travel as
 messages, and the gap is paid once, by the first piece. n / B of the pieces adds
 up to n / B of the whole to the last bit, so a quantum changes no uncontended time. A piece whose operation follows the
-head of others waits for the same piece of each of them.
+head of others waits for the same piece of each of them, or for all of one that travels in other pieces.
 """
 
 from collections.abc import Generator
@@ -19,7 +19,6 @@ from simpy import Environment
 from netsim.engine.links import on_grid
 from netsim.engine.prepare import EARLY, END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, POSTED, OpClass, Prepared, Trace
 from netsim.engine.program import MILESTONE_STAGE, REQUEST_STAGE, EngineEvent, program
-from netsim.errors import ScheduleError
 from netsim.schedule.dag import END, HEAD, LEFT
 
 _WATCHED_BY = {END: END_ONCE | END_SHARED, LEFT: LEFT_SHARED, HEAD: HEAD_SHARED}
@@ -75,17 +74,21 @@ class PiecesRun:
             ready = tail = 0.0
             heads = []
             for wanted, milestone, lag in wants or ([(need, END, 0.0)] if need >= 0 else []):
-                if milestone == HEAD:
-                    heads.append((wanted, lag))
-                    self._same_pieces(op, kind, wanted)
-                event = self._milestone(wanted, milestone)
+                pieces = self.prepared.classes[self.prepared.op_class[wanted]].pieces
+                follows = milestone == HEAD and pieces == kind.pieces and bool(kind.path)
+                # What travels in other pieces is followed when the last of it is there.
+                piece = pieces - 1 if milestone == HEAD and pieces != kind.pieces else 0
+                event = self._milestone(wanted, milestone, piece)
                 if event.callbacks is not None:
                     yield event
                 if milestone == HEAD:
                     tail = max(tail, event.tail)
-                if milestone != HEAD or not kind.path:
-                    self._take(wanted, milestone)
-                ready = max(ready, event.at + lag)
+                if follows:
+                    heads.append((wanted, lag))
+                else:
+                    self._take(wanted, milestone, piece)
+                late = milestone == HEAD and pieces != kind.pieces
+                ready = max(ready, (event.tail if late else event.at) + lag)
             ready = max(ready, self.env.now)
             begun = lane_free if mode & EARLY else max(ready, lane_free)
             making = begun + hold
@@ -133,15 +136,6 @@ class PiecesRun:
                 ask = done
         self._announce(op, kind, LEFT, 0, left, left)
         return left
-
-    def _same_pieces(self, op: int, kind: OpClass, wanted: int) -> None:
-        other = self.prepared.classes[self.prepared.op_class[wanted]]
-        if other.pieces != kind.pieces:
-            schedule = self.prepared.schedule
-            raise ScheduleError(
-                f"{schedule.describe(op)} travels in {kind.pieces} pieces but follows the head of "
-                f"{schedule.describe(wanted)}, which travels in {other.pieces}; both need the same pieces"
-            )
 
     def _serve(self, piece: _Piece, ask: float) -> float:
         """Serve a piece at its next link, send it on, and return when that link is free again."""

@@ -12,7 +12,6 @@ having been what it waited for; *launch* is time before the chain's first operat
 behind its own lane, the chain goes on along the lane: that is the order that the schedule asked for, not a queue.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,65 +21,16 @@ import numpy.typing as npt
 from netsim.clock import on_grid
 from netsim.errors import InternalError, NetsimError
 from netsim.fabric import Link
+from netsim.metrics.segments import PARTS, CriticalChain, Segment
 from netsim.record import Record, Services
 from netsim.schedule.dag import END, HEAD, LEFT, Schedule
 
-PARTS = ("latency", "serialisation", "waiting", "compute", "launch")
-"""What the time of a run is split into."""
+__all__ = ["PARTS", "CriticalChain", "Segment", "critical_chain"]
 
 Ints = npt.NDArray[np.int64]
 
 _SAME = 1e-15
 """Times closer than this, or than this part of themselves, are one time: sums beyond 0.25 s are rounded."""
-
-
-@dataclass(frozen=True)
-class Segment:
-    """One stretch of the chain."""
-
-    begin_s: float
-    end_s: float
-    part: str
-    """One of `PARTS`."""
-    op: int
-    """The operation of the chain."""
-    link: int
-    """The link, an index into `Record.edges`; -1 where there is none."""
-
-    @property
-    def duration_s(self) -> float:
-        """Length in seconds."""
-        return self.end_s - self.begin_s
-
-
-@dataclass(frozen=True)
-class CriticalChain:
-    """Segments from zero to the finish, each beginning where the one before ends."""
-
-    segments: tuple[Segment, ...]
-
-    @property
-    def time_s(self) -> float:
-        """When the last segment ends: the run's time."""
-        return self.segments[-1].end_s if self.segments else 0.0
-
-    @property
-    def operations(self) -> tuple[int, ...]:
-        """The operations of the chain, first to last."""
-        return tuple(dict.fromkeys(segment.op for segment in self.segments))
-
-    def split_s(self) -> dict[str, float]:
-        """Return the seconds of each part, in the order of `PARTS`."""
-        return {part: math.fsum(piece.duration_s for piece in self.segments if piece.part == part) for part in PARTS}
-
-    def by_link_s(self, part: str) -> dict[int, float]:
-        """Return the seconds that one part spent on each link, the most first (the first link among equals)."""
-        spent: dict[int, list[float]] = {}
-        for segment in self.segments:
-            if segment.part == part and segment.link >= 0:
-                spent.setdefault(segment.link, []).append(segment.duration_s)
-        total = {link: math.fsum(values) for link, values in spent.items()}
-        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
 
 def critical_chain(schedule: Schedule, record: Record, link_of: Callable[[tuple[str, str]], Link]) -> CriticalChain:
@@ -195,10 +145,18 @@ class _Walk:
     def _followed(self, op: int, piece: int) -> tuple[float, int]:
         """Return when the last byte of what an operation follows was delivered, and what that is; (0, -1) for nothing."""
         heads = [need for need, milestone, _ in self.schedule.requirements(op) if milestone == HEAD]
-        ends = [
-            (self._tail_of(need, piece)[-1] if self.hops[need] else float(self.record.end_s[need]), need) for need in heads
-        ]
+        ends = [(self._come(need, op, piece), need) for need in heads]
         return max(ends, key=lambda found: (found[0], -found[1]), default=(0.0, -1))
+
+    def _come(self, need: int, op: int, piece: int) -> float:
+        """Return when a piece of what an operation follows had come, or all of it where they travel in other pieces."""
+        if not self.hops[need] or self._apart(need, op):
+            return float(self.record.end_s[need])
+        return self._tail_of(need, piece)[-1]
+
+    def _apart(self, need: int, op: int) -> bool:
+        """Say whether two operations travel in different numbers of pieces; one without links is one piece."""
+        return bool(self.hops[need]) and self._pieces(need) != (self._pieces(op) if self.hops[op] else 1)
 
     def _tail_of(self, op: int, piece: int) -> list[float]:
         return self.tails.get((op, piece)) or self._tails(op, piece)
@@ -209,7 +167,11 @@ class _Walk:
         todo = [op]
         while todo:
             needed = [need for need, milestone, _ in self.schedule.requirements(todo[-1]) if milestone == HEAD]
-            missing = [need for need in needed if self.hops[need] and (need, piece) not in self.tails]
+            missing = [
+                need
+                for need in needed
+                if self.hops[need] and (need, piece) not in self.tails and not self._apart(need, todo[-1])
+            ]
             if missing:
                 todo += missing
                 continue
@@ -255,7 +217,7 @@ class _Walk:
         if made > max(free, before) and not self._same(made, max(free, before)):
             return ("made", op, piece, 0)
         if need >= 0 and before > free and not self._same(before, free):
-            if not self.hops[need]:
+            if not self.hops[need] or self._apart(need, op):
                 return ("end", need, 0, 0)
             return ("tail", need, piece, int(self.hops[need]) - 1)
         return ("free", op, piece, 0)
@@ -367,7 +329,8 @@ class _Walk:
             self._go(self.at - hold, "compute", op)
         best: tuple[float, float, _Step | None] = (0.0, 0.0, None)
         for need, milestone, lag in self.schedule.requirements(op):
-            met, step = self._milestone(need, milestone, piece)
+            all_of_it = milestone == HEAD and self._apart(need, op)
+            met, step = self._milestone(need, END if all_of_it else milestone, piece)
             if met + lag > best[0] or best[2] is None:
                 best = (met + lag, lag, step)
         before = int(self.before[op])

@@ -97,9 +97,10 @@ def test_10_on_sixteen_nodes_the_gain_is_gone() -> None:
 
 @pytest.mark.slow
 def test_10_on_sixteen_full_nodes_the_gain_is_gone() -> None:
-    # The same with eight GPUs a node: algbw 50, busbw 99.2 beside the ring's 100.
+    # The same with eight GPUs a node: algbw 50 at most, busbw 99.2 beside the ring's 100; 32 chunks a channel take the time
+    # of 33 here, where trees share NICs.
     many = machine(16, nvlink=240e9, cable=12.5e9)
-    assert further(many, "tree", (128 * MIB, 256 * MIB)) == pytest.approx(50e9, rel=0.01)
+    assert further(many, "tree", (128 * MIB, 256 * MIB)) == pytest.approx(50e9 * 32 / 33, rel=0.01)
 
 
 def test_11_a_gigabyte_takes_268_ms_by_a_ring_and_143_by_a_tree() -> None:
@@ -122,10 +123,14 @@ def test_11_the_whole_gigabyte_takes_268_and_143_ms(algorithm: str, seconds: flo
     [("ndr400:nics=4", 50e9, 128 * MIB), pytest.param("ndr400", 25e9, 512 * MIB, marks=pytest.mark.slow)],
 )
 def test_12_on_five_nodes_a_tree_is_no_half_of_a_ring(nic: str, cable: float, size: int) -> None:
-    # NVIDIA/nccl #1368: 200 GB/s a node, 40 ranks. Ring busbw 200; tree 2S out of a node, algbw 100, busbw 1.95 x 100.
+    # NVIDIA/nccl #1368: 200 GB/s a node, 40 ranks. Tree: 2S out of a node, algbw 100, busbw 1.95 x 100.
     five = machine(5, cable=cable, nic=nic)
     assert algbw(five, "tree", size) * 1.95 == pytest.approx(195e9, rel=1e-3)
-    assert algbw(five, "ring", 16 * MIB) * 1.95 == pytest.approx(200e9, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_12_a_ring_has_the_whole_network_on_five_nodes() -> None:
+    assert algbw(machine(5, cable=50e9, nic="ndr400:nics=4"), "ring", 16 * MIB) * 1.95 == pytest.approx(200e9, rel=1e-3)
 
 
 NVLS_RATE = 309.4e9
@@ -174,6 +179,13 @@ def test_15_trees_of_nvls_gain_on_two_nodes_only() -> None:
     few = {"NCCL_NVLS_NCHANNELS": "2"}
     two, four = (machine(nodes, nvlink=370e9, cable=330e9 / 8) for nodes in (2, 4))
     assert 330e9 < algbw(two, "nvls_tree", 16 * MIB, environment=few) * 15 / 8 < 617e9
+    assert 300e9 < algbw(four, "nvls_tree", 8 * MIB, environment=few) * 31 / 16 < 319.7e9
+
+
+@pytest.mark.slow
+def test_15_on_four_nodes_the_ring_is_a_little_better() -> None:
+    few = {"NCCL_NVLS_NCHANNELS": "2"}
+    four = machine(4, nvlink=370e9, cable=330e9 / 8)
     assert further(four, "nvls_tree", (8 * MIB, 16 * MIB), environment=few) * 31 / 16 == pytest.approx(319.7e9, rel=1e-3)
     assert algbw(four, "ring", 16 * MIB) * 31 / 16 == pytest.approx(330e9, rel=1e-6)
 

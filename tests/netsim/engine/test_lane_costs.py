@@ -147,3 +147,19 @@ def test_only_a_whole_message_can_be_followed():
     wrong.send(1, 2, size=1000, after=[(first, HEAD)])
     with pytest.raises(ScheduleError, match="feeds in pieces"):
         wrong.build()
+
+
+@pytest.mark.parametrize("quantum", [0, 1000])
+def test_what_travels_in_other_pieces_is_followed_when_all_of_it_is_there(quantum):
+    host = {"kind": "host_memory", "store_and_forward": True, "piece_bytes": 2000, "transit": True}
+    graph = line(Link(0.0, 1e9), Link(0.0, 1e9), kinds=[host])
+    graph.add_node("gpu2", kind="gpu")
+    graph.graph["ranks"] = ("gpu0", "gpu1", "gpu2")
+    graph.add_edge("gpu1", "gpu2", link=Link(0.0, 1e9))
+    graph.add_edge("gpu2", "gpu1", link=Link(0.0, 1e9))
+    two = plan(3)
+    first = two.send(0, 1, size=10_000)
+    two.send(1, 2, size=10_000, after=[(first, HEAD)])
+    # Stored in pieces of 2,000 bytes the first is there at 12 us, in pieces of 1,000 at 11 us; a quantum cuts both alike,
+    # and then the follower passes each piece on as it comes.
+    assert times(two, graph, quantum_bytes=quantum)[1] == close([11, 11] if quantum else [12, 22])
