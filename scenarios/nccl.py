@@ -18,6 +18,7 @@ from netsim.nccl.tuner_costs import TUNED
 from netsim.nccl.tuner_file import read_rules
 from netsim.nccl.version import DEFAULT, Version
 from netsim.routing import Router
+from netsim.schedule.nccl.protocols import PROTOCOLS
 from scenarios.machine import Machine, graph_of, router_of
 from topologies.profiles import family_of
 
@@ -113,11 +114,13 @@ def build(
     protocol: str,
     root: int,
     channels: int | None,
+    router: Router,
     limit: int,
 ) -> "Built":
-    """Build the schedule that NCCL would run on these ranks of a machine."""
+    """Build the schedule that NCCL would run on these ranks of a machine, which `router` has the routes of."""
+    found = communicator_of(machine, options, members)
     return schedules.build(
-        communicator_of(machine, options, members),
+        found,
         collective,
         size_bytes,
         algorithm=algorithm,
@@ -126,9 +129,19 @@ def build(
         channels=channels,
         registered=options.registered,
         started=options.launch != "none",
+        credits_s=_credits_s(router, members, found),
         rules=rules_of(options),
         limit=limit,
     )
+
+
+def _credits_s(router: Router, members: tuple[int, ...], found: "Communicator") -> dict[str, float]:
+    """Return by protocol how long the way between the first two nodes is, there and so back; nothing on one node."""
+    if len(found.nodes) < 2:
+        return {}
+    path = router.path(members[found.nodes[1][0]], members[found.nodes[0][0]])
+    links = [router.links[link] for link in path]
+    return {protocol: sum(link.under(protocol).latency_s for link in links) for protocol in PROTOCOLS}
 
 
 def rules_of(options: NcclOptions) -> "list[Rule] | None":

@@ -190,7 +190,7 @@ def _simulate(spec: Spec, router: Router, algorithm: str, record: str = "all") -
     """Run one algorithm; what the user asked for must suit it, and `build_schedule` says so where it does not."""
     groups = read_groups(spec.groups, len(router.ranks))
     ideal = spec.protocol == IDEAL
-    parts, facts = _parts(spec, router, algorithm, groups) if ideal else _nccl_parts(spec, algorithm, groups)
+    parts, facts = _parts(spec, router, algorithm, groups) if ideal else _nccl_parts(spec, router, algorithm, groups)
     joined = None if spec.groups is None else together(parts, len(router.ranks))
     schedule = parts[0][0] if joined is None else joined.schedule
     if spec.quantum_bytes > 0:
@@ -261,7 +261,7 @@ def _parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Members, ..
     return parts, {"channels": channels}
 
 
-def _nccl_parts(spec: Spec, algorithm: str, groups: tuple[Members, ...]) -> _Parts:
+def _nccl_parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Members, ...]) -> _Parts:
     """Build what NCCL would run; sizes are rounded as nccl-tests rounds them."""
     found = []
     for members in groups:
@@ -270,7 +270,9 @@ def _nccl_parts(spec: Spec, algorithm: str, groups: tuple[Members, ...]) -> _Par
         options: dict[str, Any] = {"algorithm": algorithm, "protocol": spec.protocol}
         options |= {"root": spec.root, "channels": spec.channels}
         limit = spec.max_messages // len(groups)
-        found.append(build_nccl(spec.machine, spec.nccl, members, spec.collective, size, limit=limit, **options))
+        found.append(
+            build_nccl(spec.machine, spec.nccl, members, spec.collective, size, router=router, limit=limit, **options)
+        )
     first = found[0]
     predicted = None if first.choice is None else first.choice.predicted_us
     facts = {

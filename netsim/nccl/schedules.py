@@ -5,7 +5,7 @@ where there are some; all-to-all, send/recv, gather and scatter are grouped send
 generation unless others are given.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,6 +98,7 @@ def build(
     in_place: bool = False,
     free: bool = False,
     started: bool = True,
+    credits_s: Mapping[str, float] | None = None,
     rules: Sequence[Rule] | None = None,
     limit: int | None = None,
 ) -> Built:
@@ -125,6 +126,8 @@ def build(
         Whether GPUs cost nothing, so that links alone decide.
     started : bool
         Whether the start of the kernel counts.
+    credits_s : mapping of str to float, optional
+        By protocol, the seconds until a node sees that a slot at another is free: the latency of the way back.
     rules : sequence of Rule, optional
         Of NCCL's example tuner plugin, asked before the cost model decides.
     limit : int, optional
@@ -138,6 +141,11 @@ def build(
     if collective not in COLLECTIVES:
         raise NetsimError(f"NCCL has no {collective}; accepted are {', '.join(COLLECTIVES)}")
     given = settings(communicator.environment)
+
+    def costs_of(kind: str, **uses: bool) -> Costs:
+        found = FREE if free else _costs(communicator, kind, started, **uses)
+        return replace(found, network_credit_s=(credits_s or {}).get(kind, 0.0))
+
     window = algorithm.partition(":")[0]
     if window in _WINDOWED:
         return _on_windows(communicator, collective, size_bytes, algorithm, root, align_bytes, in_place, free, limit)
@@ -147,7 +155,7 @@ def build(
         numbers = {"protocol": protocol, "root": root, "align_bytes": align_bytes}
         numbers |= {"registered": registered, "in_place": in_place}
         for name, kind in (("costs", SIMPLE), ("ll_costs", LL)):
-            numbers[name] = FREE if free else _costs(communicator, kind, started, peers=True)
+            numbers[name] = costs_of(kind, peers=True)
         return _by_peers(communicator, collective, size_bytes, numbers, limit)
     decided = decide(communicator, collective, size_bytes, algorithm, protocol, rules=rules, registered=registered)
     taken = (RING, LL) if decided is None else (decided.choice.algorithm, decided.choice.protocol)
@@ -158,7 +166,7 @@ def build(
         collective,
         size_bytes,
         *taken,
-        costs=FREE if free else _costs(communicator, taken[1], started, nvls=taken[0] in NVLS_KINDS),
+        costs=costs_of(taken[1], nvls=taken[0] in NVLS_KINDS),
         root=root,
         align_bytes=align_bytes,
         channels=channels,

@@ -42,6 +42,8 @@ class Costs:
     """Portions in which lanes that share a GPU's link feed it; 0 feeds slices whole."""
     credit_s: float = 0.0
     """Seconds until a freed slot is seen by the sender."""
+    network_credit_s: float = 0.0
+    """Seconds more between nodes: the way back."""
     rates: Rates = field(default_factory=Rates)
     nvls_loop_s: float = 0.0
     """Seconds that a loop of NVLS costs each of its stages, whatever its bytes."""

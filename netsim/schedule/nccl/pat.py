@@ -122,7 +122,8 @@ class _Trees:
         ]
         self._turn = [0] * plan.ranks
         self._messages = message_offsets(plan.ranks, share)
-        self._slots: defaultdict[tuple[int, int], Slots] = defaultdict(lambda: Slots(plan.costs.credit_s, plan.slots))
+        credit_s = plan.costs.credit_s + plan.costs.network_credit_s  # every rank is a node
+        self._slots: defaultdict[tuple[int, int], Slots] = defaultdict(lambda: Slots(credit_s, plan.slots))
         self._sent: defaultdict[int, int] = defaultdict(int)
 
     def write(self, number: int) -> None:

@@ -53,6 +53,8 @@ class Connection:
     """For each slice that was received, the operation after which its slot is free."""
     count: int = 0
     """Slices sent so far."""
+    credit_s: float = 0.0
+    """Seconds until the sender sees that a slot is free."""
 
 
 def fed_in_few_pieces(schedule: Schedule, most: int) -> tuple[Schedule, int]:
@@ -86,12 +88,16 @@ class Program(Lanes):
         super().__init__(plan, limit=limit, pieces=pieces)
         self._milestone = HEAD if self.kind.follows else END
         self._connections: dict[tuple[int, int, int, str], Connection] = {}
+        self._node = {rank: number for number, node in enumerate(plan.nodes) for rank in node}
 
     def connection(self, src: int, dst: int, channel: int, role: str = "") -> Connection:
         """Return the connection of a channel from one rank to another."""
         key = (src, dst, channel, role)
         if key not in self._connections:
-            self._connections[key] = Connection(src, dst)
+            costs = self.plan.costs
+            away = self._node.get(src) != self._node.get(dst)
+            credit_s = costs.credit_s + (costs.network_credit_s if away else 0.0)
+            self._connections[key] = Connection(src, dst, credit_s=credit_s)
         return self._connections[key]
 
     def take(self, connection: Connection) -> tuple[int, int, float]:
@@ -319,7 +325,7 @@ class Program(Lanes):
             raise ScheduleError(
                 f"a slice from rank {connection.src} to rank {connection.dst} needs the slot of one that is never received"
             )
-        return [(connection.used[place], LEFT, self.plan.costs.credit_s)]
+        return [(connection.used[place], LEFT, connection.credit_s)]
 
     def _pass_empty(self, lane: int, receive: Iterable[Connection], send: Iterable[Connection]) -> None:
         """Let a lane pay for an empty slice; nothing moves, and its slot is free again at once."""

@@ -128,8 +128,9 @@ class _Batch:
         """Write the block's operations: of all parts the first chunk, then the second, so that slots are freed in time."""
         plan = self._plan
         for part in self._parts:
-            credit_s = (plan.ll_costs if part.protocol == "ll" else plan.costs).credit_s
-            self._buffers[part] = [Slots(credit_s, plan.slots) for _ in range(1 + part.network)]
+            costs = plan.ll_costs if part.protocol == "ll" else plan.costs
+            ways_back = [costs.credit_s, costs.credit_s + costs.network_credit_s]
+            self._buffers[part] = [Slots(credit_s, plan.slots) for credit_s in ways_back[: 1 + part.network]]
         for part in self._parts:
             if part.src == part.dst:
                 self._copy(part)
