@@ -146,7 +146,7 @@ def _kinds_to_double(limit: str, kinds: tuple[str, ...], chain: CriticalChain) -
 def _with_other_links(
     spec: Spec, schedule: "Schedule", record: "Record", kinds: Iterable[str], told: Callable[[str], None]
 ) -> Iterator[WhatIf]:
-    """Run the same schedule on the same topology with other links."""
+    """Run the same schedule on the same topology with other links, and with lanes that cost half."""
     changes: list[tuple[str, str, Callable[[Link, tuple[str, str]], Link]]] = []
     kinds = list(kinds)
     # Two kinds of one rate on one path hide each other: neither alone gains what both together do.
@@ -164,12 +164,16 @@ def _with_other_links(
 
         changes.append((f"twice the bandwidth of {' and '.join(chosen)} links", "bandwidth", doubled))
     changes.append(("half the latency of every link", "latency", lambda link, _: link.nearer(0.5)))
-    for words, what, change in changes:
+    graph = _graph(spec)
+    machines = [(words, what, _changed(graph, change), schedule) for words, what, change in changes]
+    if schedule.work.any() or schedule.duration.any():
+        cheaper = replace(schedule, work=schedule.work / 2, duration=schedule.duration / 2)
+        machines.append(("half the cost of every lane (starts and copy loops)", "lanes", graph, cheaper))
+    for words, what, machine, run in machines:
         told(words)
-        router = Router(_changed(_graph(spec), change), spec.routing)
         time_s = simulate(
-            router,
-            schedule,
+            Router(machine, spec.routing),
+            run,
             engine=spec.engine,
             quantum_bytes=spec.quantum_bytes,
             max_messages=spec.max_messages,
@@ -215,6 +219,6 @@ def _others(spec: Spec, row: "Row") -> list[tuple[str, str]]:
 def count_runs(spec: Spec) -> int:
     """Return how many runs an explanation takes at most, for a display of progress."""
     try:
-        return 5 + len(algorithms_for(spec.collective))
+        return 6 + len(algorithms_for(spec.collective))
     except NetsimError:
         return 1

@@ -48,3 +48,11 @@ def test_every_run_is_told_beforehand() -> None:
     explain(Spec(IDEAL, "alltoall", 2**20, "pairwise"), told=told.append)
     assert told[0] == "alltoall by pairwise"
     assert {"half the latency of every link", "alltoall by direct"} <= set(told)
+
+
+def test_what_lanes_cost_is_a_change_to_try_under_nccls_protocols():
+    spec = Spec(Machine("hgx-h100"), "all_reduce", 2**16, "ring", protocol="ll")
+    gains = {item.what: item.change for item in explain(spec).what_ifs}
+    # 18 us are lanes and hops; the links themselves hardly count.
+    assert gains["lanes"] < -0.2
+    assert gains["bandwidth"] > -0.05
