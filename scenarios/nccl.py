@@ -1,6 +1,7 @@
 """Runs of NCCL's own schedules on a machine: its communicators, kept for the next run, and what launching costs.
 
 Which release, which variables, registered buffers or not, and how calls are launched come with a spec as `NcclOptions`.
+NCCL's rooms are opened where they are used, so that textbook runs start without them.
 """
 
 from dataclasses import dataclass
@@ -9,13 +10,6 @@ from typing import TYPE_CHECKING
 
 from netsim.errors import ScenarioError
 from netsim.fabric import ranks_of
-from netsim.nccl import schedules
-from netsim.nccl.environment import read_assignments
-from netsim.nccl.from_topology import as_told, communicator
-from netsim.nccl.gpus import generation, launch_s
-from netsim.nccl.tuner import cost_table
-from netsim.nccl.tuner_costs import TUNED
-from netsim.nccl.tuner_file import read_rules
 from netsim.nccl.version import DEFAULT, Version
 from netsim.routing import Router
 from netsim.schedule.nccl.protocols import PROTOCOLS
@@ -70,6 +64,9 @@ def told_router(machine: Machine, options: NcclOptions, routing: str) -> Router:
 
 @lru_cache(maxsize=8)
 def _told(graph: "_Graph", environment: tuple[str, ...]) -> "nx.DiGraph[str]":
+    from netsim.nccl.environment import read_assignments
+    from netsim.nccl.from_topology import as_told
+
     return as_told(graph.graph, read_assignments(environment))
 
 
@@ -100,6 +97,9 @@ class _Graph:
 
 @lru_cache(maxsize=8)
 def _communicator(graph: _Graph, version: str, environment: tuple[str, ...], members: tuple[int, ...]) -> "Communicator":
+    from netsim.nccl.environment import read_assignments
+    from netsim.nccl.from_topology import communicator
+
     return communicator(graph.graph, Version.parse(version), members, read_assignments(environment))
 
 
@@ -118,6 +118,8 @@ def build(
     limit: int,
 ) -> "Built":
     """Build the schedule that NCCL would run on these ranks of a machine, which `router` has the routes of."""
+    from netsim.nccl import schedules
+
     found = communicator_of(machine, options, members)
     return schedules.build(
         found,
@@ -146,11 +148,15 @@ def _credits_s(router: Router, members: tuple[int, ...], found: "Communicator") 
 
 def rules_of(options: NcclOptions) -> "list[Rule] | None":
     """Return the rules of the tuner plugin that is given, None without one."""
+    from netsim.nccl.tuner_file import read_rules
+
     return None if options.tuner is None else read_rules(options.tuner)
 
 
 def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...]) -> float:
     """Return the time in seconds that the host needs for a call, below which no stream of calls gets."""
+    from netsim.nccl.gpus import generation, launch_s
+
     if options.launch != "stream":
         return 0.0
     found = communicator_of(machine, options, members)
@@ -169,6 +175,9 @@ def is_known(machine: Machine) -> bool:
 
 def pairs_of(machine: Machine, options: NcclOptions, collective: str) -> list[tuple[str, str]]:
     """Return the algorithms and protocols that NCCL's cost model has for a collective on all ranks of a machine."""
+    from netsim.nccl.tuner import cost_table
+    from netsim.nccl.tuner_costs import TUNED
+
     members = tuple(range(len(ranks_of(graph_of(machine)))))
     if collective not in TUNED or len(members) == 1:
         return []

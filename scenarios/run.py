@@ -15,7 +15,6 @@ from netsim.errors import FabricError, ProofError, ScheduleError, StuckError, To
 from netsim.export.table import Row, rounded_size
 from netsim.fabric import hosts_of
 from netsim.metrics.timing import algorithm_bandwidth, bus_bandwidth, bus_bandwidth_note
-from netsim.nccl import schedules
 from netsim.routing import Router
 from netsim.runs import result_row, simulate
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
@@ -135,11 +134,15 @@ def settled(spec: Spec, algorithms: Sequence[str] = ()) -> Spec:
     """
     if spec.protocol != "auto":
         return spec
+    if spec.chunk_bytes is not None or spec.chunks is not None or not is_known(spec.machine):
+        return replace(spec, protocol=IDEAL)
+    # Only here, so that textbook runs start without it.
+    from netsim.nccl import schedules
+
     # Lists and exclusions, as in NCCL_ALGO, are NCCL's too.
     names = [part for name in (*algorithms, spec.algorithm) for part in name.removeprefix("^").split(",")]
     own = all(name.partition(":")[0] in ("auto", *schedules.ALGORITHMS) for name in names)
-    uncut = spec.chunk_bytes is None and spec.chunks is None
-    return spec if own and uncut and is_known(spec.machine) else replace(spec, protocol=IDEAL)
+    return spec if own else replace(spec, protocol=IDEAL)
 
 
 def _checked(spec: Spec) -> Spec:
