@@ -132,7 +132,7 @@ def _options(text: str, log: Log, asked: Asked, remarks: list[str], *, timed: bo
     version = asked.version or (str(log.version) if log.version else None)
     if version is None:
         version = NcclOptions.version
-        words = "says no release" if log.release is None else f"is of {log.library} {log.release}, not covered here"
+        words = "says no release" if log.release is None else f"is of {log.maker} {log.release}, not covered here"
         remarks.append(f"assumed: NCCL {version}, because the file {words}")
     known = []
     for name, value in log.environment.items():

@@ -154,8 +154,8 @@ class _Reader:
         elif " Bytes" in text:
             self._operation(text)
 
-    def _version(self, library: str, text: str) -> None:
-        self.whole.library, self.whole.release = library, text
+    def _version(self, maker: str, text: str) -> None:
+        self.whole.maker, self.whole.release = maker, text
         try:
             self.whole.version = Version.parse(text)
         except NetsimError:

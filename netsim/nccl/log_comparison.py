@@ -65,8 +65,8 @@ def compare(log: Log, communicator: Communicator, *, options: Options | None = N
     Comparison
     """
     found = Comparison()
-    if log.library != "NCCL":
-        found.skipped.append(f"the log is of {log.library}, whose rules and numbers are not NCCL's")
+    if log.maker != "NCCL":
+        found.skipped.append(f"the log is of {log.maker}, whose rules and numbers are not NCCL's")
     _release(found, log, communicator.version)
     _environment(found, log, communicator)
     same_ranks = log.ranks in (None, communicator.ranks)

@@ -62,7 +62,7 @@ class Operation:
 class Log:
     """What a log says; whatever it does not say is None or empty."""
 
-    library: str = "NCCL"
+    maker: str = "NCCL"
     """NCCL, or RCCL, whose rules differ."""
     release: str | None = None
     """As it is printed."""

@@ -17,7 +17,7 @@ def two_nodes(repository: Path) -> Log:
 
 
 def test_release_ranks_and_nodes_are_read(two_nodes: Log) -> None:
-    assert (two_nodes.library, two_nodes.release, two_nodes.version) == ("NCCL", "2.28.9", Version(2, 28, 9))
+    assert (two_nodes.maker, two_nodes.release, two_nodes.version) == ("NCCL", "2.28.9", Version(2, 28, 9))
     assert (two_nodes.communicators, two_nodes.ranks, two_nodes.nodes, two_nodes.ranks_per_node) == (1, 4, 2, 2)
 
 
@@ -198,7 +198,7 @@ def test_a_ring_that_none_can_be_is_counted_as_torn(ring: str) -> None:
 def test_the_release_may_be_one_that_is_not_covered_or_another_library() -> None:
     old = parse_log("NCCL version 2.9.6+cuda11.2\n")
     assert (old.release, old.version) == ("2.9.6", None)
-    assert parse_log("[0] RCCL version : 2.22.3-HEAD:abc\n").library == "RCCL"
+    assert parse_log("[0] RCCL version : 2.22.3-HEAD:abc\n").maker == "RCCL"
     assert parse_log("# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=23007\n").version == Version(2, 30, 7)
 
 
