@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from netsim.engine.run import DEFAULT_MAX_MESSAGES, schedule_digest
 from netsim.engine.run import simulate as run_engine
 from netsim.errors import FabricError, NetsimError, ProofError, ScheduleError, StuckError
-from netsim.export.table import COLUMNS, Row
+from netsim.export.table import COLUMNS, Row, rounded_size
 from netsim.fabric import check_is_graph, hosts_of
 from netsim.metrics.bounds import check_run, collective_bound
 from netsim.metrics.closed_forms import closed_form, uniform_network
@@ -23,11 +23,15 @@ from netsim.routing import Router
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective, is_whole, read_size
 from netsim.schedule.dag import Schedule, check_is_schedule
+from netsim.schedule.nccl.program import fed_in_few_pieces
 from netsim.schedule.own import is_file
 from netsim.schedule.pieces import check_pieces
+from netsim.schedule.protocols import IDEAL, protocol_named
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from netsim.nccl.communicator import Communicator
 
 # Routes of the graphs and policies that were asked for last, the latest at the end.
 _ROUTERS: "OrderedDict[tuple[nx.DiGraph[str], str], Router]" = OrderedDict()
@@ -116,6 +120,7 @@ def time(
     root: int = 0,
     chunk_bytes: int | str | None = None,
     chunks: int | None = None,
+    nccl_version: str | None = None,
 ) -> float:
     """Return how long a collective takes on a topology, in seconds.
 
@@ -128,11 +133,14 @@ def time(
     topology : networkx.DiGraph
         All its GPUs take part. The routes of the last few graphs are kept, for as long as those stay as they are.
     algorithm : str
-        For example ``ring``; ``auto`` is the fastest of all textbook algorithms that can run.
-    protocol : {"ideal"}
-        Textbook alpha-beta; NCCL's protocols come later.
+        For example ``ring``; ``auto`` is the fastest of all textbook algorithms that can run, or NCCL's choice.
+    protocol : {"ideal", "auto", "ll", "ll128", "simple"}
+        Textbook alpha-beta, or what NCCL runs, with the costs of its GPUs; ``auto`` is NCCL's choice of a protocol. Sizes
+        are then rounded as nccl-tests rounds them, and calls are replayed in a CUDA graph.
     root, chunk_bytes, chunks
-        As in `build_schedule`.
+        As in `build_schedule`; NCCL cuts data by its own rules and takes neither of the last two.
+    nccl_version : str, optional
+        Release to imitate, for NCCL's protocols.
 
     Examples
     --------
@@ -142,9 +150,12 @@ def time(
     274.979
     >>> netsim.time("all_reduce", "64 MiB", switch) < 180e-6  # the switch adds and multicasts
     True
+    >>> netsim.time("all_reduce", "64 MiB", topologies.build("hgx-h100"), protocol="auto") > 180e-6  # by NVLS, with kernels
+    True
     """
-    if protocol != "ideal":
-        raise ScheduleError(f"unknown protocol {protocol!r}; accepted is ideal, NCCL's protocols come later")
+    ideal = protocol_named(protocol) == IDEAL
+    if nccl_version is not None and ideal:
+        raise ScheduleError("nccl_version is for NCCL's protocols; the protocol ideal is the textbook's")
     router = _router_of(topology)
     ranks, groups, size_bytes = len(router.ranks), hosts_of(topology), read_size(size, "size")
     check_collective(collective, ranks, size_bytes, root)
@@ -156,6 +167,11 @@ def time(
             f"algorithm is {algorithm!r}; time takes names only: build a file's schedule with build_schedule, prove it and "
             "simulate it"
         )
+    if not ideal:
+        if chunk_bytes is not None or chunks is not None:
+            raise ScheduleError("NCCL cuts data by its own rules; chunk_bytes and chunks are for the protocol ideal")
+        schedule = _nccl_schedule(router, collective, size_bytes, algorithm, protocol, root, nccl_version)
+        return simulate(router, schedule, record="summary").time_s
     if algorithm != "auto":
         schedule = _schedule(collective, algorithm, ranks, size_bytes, root, chunk_bytes, chunks, groups)
         return simulate(router, schedule, record="summary").time_s
@@ -177,6 +193,35 @@ def time(
     if best is None:
         raise refusal or ScheduleError(f"no algorithm serves {collective}")
     return best
+
+
+def _nccl_schedule(
+    router: Router, collective: str, size_bytes: int, algorithm: str, protocol: str, root: int, version: str | None
+) -> Schedule:
+    """Build what NCCL would run on all ranks; its rooms are opened here, so that textbook runs start without them."""
+    from netsim.nccl import schedules
+    from netsim.nccl.from_topology import credits_s
+
+    found = _communicator(router, version)
+    built = schedules.build(
+        found,
+        collective,
+        rounded_size(collective, len(router.ranks), size_bytes),
+        algorithm=algorithm,
+        protocol=protocol,
+        root=root,
+        credits_s=credits_s(router, range(len(router.ranks)), found),
+        limit=DEFAULT_MAX_MESSAGES,
+    )
+    return fed_in_few_pieces(built.schedule)[0]
+
+
+@lru_cache(maxsize=_MOST_ROUTERS)
+def _communicator(router: Router, version: str | None) -> "Communicator":
+    from netsim.nccl.from_topology import communicator
+    from netsim.nccl.version import DEFAULT, Version
+
+    return communicator(router.graph, DEFAULT if version is None else Version.parse(version))
 
 
 def result_row(topology: "nx.DiGraph[str] | Router", schedule: Schedule, record: Record, /, **cells: Any) -> Row:

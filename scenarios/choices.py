@@ -12,10 +12,10 @@ from netsim.fabric import ranks_of
 from netsim.nccl.environment import tuner_options
 from netsim.nccl.schedules import Decision, decide
 from netsim.nccl.tuner import Cost, Pair, cost_table
+from netsim.schedule.protocols import IDEAL
 from scenarios.groups import read_groups
 from scenarios.machine import graph_of
 from scenarios.nccl import communicator_of, rules_of
-from scenarios.protocols import IDEAL
 from scenarios.run import Spec, settled
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from netsim.errors import ScenarioError
 from netsim.metrics.closed_forms import closed_form, uniform_network, unpipelined_tree
+from netsim.schedule.protocols import IDEAL
 from scenarios.machine import router_of
-from scenarios.protocols import IDEAL
 from scenarios.run import Spec, fitting, run_spec
 from scenarios.sizes import MOST_SIZES
 

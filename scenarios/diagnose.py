@@ -18,10 +18,10 @@ from netsim.nccl.log_facts import Log
 from netsim.nccl.text_file import read_text
 from netsim.nccl.variables import check_name
 from netsim.schedule.collective import COLLECTIVES
+from netsim.schedule.protocols import IDEAL
 from scenarios.machine import Machine
 from scenarios.measured import logged_times, read_measured
 from scenarios.nccl import NcclOptions, communicator_of
-from scenarios.protocols import IDEAL
 from scenarios.run import Spec, run_spec, settled
 
 _MOST_BYTES = 512 << 20

@@ -16,9 +16,9 @@ from netsim.metrics.links import bottleneck
 from netsim.routing import Router
 from netsim.runs import simulate
 from netsim.schedule.catalogue import algorithms_for
+from netsim.schedule.protocols import IDEAL
 from scenarios.machine import graph_of
 from scenarios.nccl import pairs_of, told_graph
-from scenarios.protocols import IDEAL
 from scenarios.run import Spec, fitting, run_spec, run_traced, settled, works_in_switches
 
 if TYPE_CHECKING:

@@ -6,17 +6,18 @@ NCCL's rooms are opened where they are used, so that textbook runs start without
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netsim.errors import ScenarioError
 from netsim.fabric import ranks_of
 from netsim.nccl.version import DEFAULT, Version
 from netsim.routing import Router
-from netsim.schedule.nccl.protocols import PROTOCOLS
 from scenarios.machine import Machine, graph_of, router_of
 from topologies.profiles import family_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import networkx as nx
 
     from netsim.nccl.communicator import Communicator
@@ -95,7 +96,7 @@ class _Graph:
         return isinstance(other, _Graph) and other.graph is self.graph
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=64)
 def _communicator(graph: _Graph, version: str, environment: tuple[str, ...], members: tuple[int, ...]) -> "Communicator":
     from netsim.nccl.environment import read_assignments
     from netsim.nccl.from_topology import communicator
@@ -106,44 +107,52 @@ def _communicator(graph: _Graph, version: str, environment: tuple[str, ...], mem
 def build(
     machine: Machine,
     options: NcclOptions,
-    members: tuple[int, ...],
+    groups: "Sequence[tuple[int, ...]]",
     collective: str,
-    size_bytes: int,
-    *,
-    algorithm: str,
-    protocol: str,
-    root: int,
-    channels: int | None,
+    sizes_bytes: "Sequence[int]",
     router: Router,
-    limit: int,
-) -> "Built":
-    """Build the schedule that NCCL would run on these ranks of a machine, which `router` has the routes of."""
+    **asked: Any,
+) -> "list[Built]":
+    """Build the schedules that NCCL would run, one for each group of ranks; groups that are alike share one.
+
+    Parameters
+    ----------
+    machine : Machine
+    options : NcclOptions
+    groups : sequence of tuple of int
+        Ranks of the machine, in each communicator's order.
+    collective : str
+    sizes_bytes : sequence of int, bytes
+        One for each group.
+    router : Router
+        Routes of the machine.
+    **asked
+        Algorithm, protocol, root, channels and limit, as in `netsim.nccl.schedules.build`.
+    """
     from netsim.nccl import schedules
+    from netsim.nccl.from_topology import credits_s
 
-    found = communicator_of(machine, options, members)
-    return schedules.build(
-        found,
-        collective,
-        size_bytes,
-        algorithm=algorithm,
-        protocol=protocol,
-        root=root,
-        channels=channels,
-        registered=options.registered,
-        started=options.launch != "none",
-        credits_s=_credits_s(router, members, found),
-        rules=rules_of(options),
-        limit=limit,
-    )
-
-
-def _credits_s(router: Router, members: tuple[int, ...], found: "Communicator") -> dict[str, float]:
-    """Return by protocol how long the way between the first two nodes is, there and so back; nothing on one node."""
-    if len(found.nodes) < 2:
-        return {}
-    path = router.path(members[found.nodes[1][0]], members[found.nodes[0][0]])
-    links = [router.links[link] for link in path]
-    return {protocol: sum(link.under(protocol).latency_s for link in links) for protocol in PROTOCOLS}
+    rules = rules_of(options)
+    kept: list[tuple[tuple[Communicator, int, dict[str, float]], Built]] = []
+    all_built: list[Built] = []
+    for members, size in zip(groups, sizes_bytes, strict=True):
+        found = communicator_of(machine, options, members)
+        key = (found, size, credits_s(router, members, found))
+        built = next((built for other, built in kept if other == key), None)
+        if built is None:
+            built = schedules.build(
+                found,
+                collective,
+                size,
+                registered=options.registered,
+                started=options.launch != "none",
+                credits_s=key[2],
+                rules=rules,
+                **asked,
+            )
+            kept.append((key, built))
+        all_built.append(built)
+    return all_built
 
 
 def rules_of(options: NcclOptions) -> "list[Rule] | None":

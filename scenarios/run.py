@@ -20,25 +20,23 @@ from netsim.runs import result_row, simulate
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective
 from netsim.schedule.dag import COMPUTE
-from netsim.schedule.nccl.program import fed_in_few_pieces
+from netsim.schedule.nccl.program import MOST_PIECES, fed_in_few_pieces
 from netsim.schedule.own import is_file
 from netsim.schedule.pieces import check_pieces
 from netsim.schedule.proof import prove
+from netsim.schedule.protocols import IDEAL, protocol_named
 from netsim.schedule.together import together
 from netsim.units import format_time
 from scenarios.groups import Members, read_groups, servers_within
 from scenarios.machine import Machine, router_of
 from scenarios.nccl import NcclOptions, is_known, least_call_s, told_router
 from scenarios.nccl import build as build_nccl
-from scenarios.protocols import IDEAL, protocol_named
 from scenarios.seeds import over_seeds, policies
 
 if TYPE_CHECKING:
     from netsim.record import Record
     from netsim.schedule.dag import Schedule
 
-MOST_PIECES = 400_000
-"""Pieces in which the lanes of an NCCL run feed links; beyond, they are made larger, which moves times by some per cent."""
 DEFAULT_MAX_PIECES = 5_000_000
 """The limit where links serve messages in pieces and none was given; a larger number is mostly a slip in the quantum."""
 
@@ -266,16 +264,12 @@ def _parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Members, ..
 
 def _nccl_parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Members, ...]) -> _Parts:
     """Build what NCCL would run; sizes are rounded as nccl-tests rounds them."""
-    found = []
-    for members in groups:
-        size = rounded_size(spec.collective, len(members), spec.size_bytes)
+    sizes = [rounded_size(spec.collective, len(members), spec.size_bytes) for members in groups]
+    for members, size in zip(groups, sizes, strict=True):
         check_collective(spec.collective, len(members), size, spec.root)
-        options: dict[str, Any] = {"algorithm": algorithm, "protocol": spec.protocol}
-        options |= {"root": spec.root, "channels": spec.channels}
-        limit = spec.max_messages // len(groups)
-        found.append(
-            build_nccl(spec.machine, spec.nccl, members, spec.collective, size, router=router, limit=limit, **options)
-        )
+    options: dict[str, Any] = {"algorithm": algorithm, "protocol": spec.protocol, "root": spec.root}
+    options |= {"channels": spec.channels, "limit": spec.max_messages // len(groups)}
+    found = build_nccl(spec.machine, spec.nccl, groups, spec.collective, sizes, router, **options)
     first = found[0]
     predicted = None if first.choice is None else first.choice.predicted_us
     facts = {

@@ -23,10 +23,10 @@ from netsim.errors import ScenarioError, ScheduleError, UnitError
 from netsim.schedule.catalogue import algorithms_for
 from netsim.schedule.collective import COLLECTIVES
 from netsim.schedule.own import is_file
+from netsim.schedule.protocols import ACCEPTED, IDEAL, protocol_named
 from netsim.units import parse_bytes
 from scenarios.machine import Machine
 from scenarios.nccl import LAUNCHES
-from scenarios.protocols import ACCEPTED, IDEAL, protocol_named
 from scenarios.run import Spec, limit_on_messages
 from scenarios.sizes import size_list
 from scenarios.spec_nccl import Places, check_keys, check_nccl_algorithm, nccl_options, serves

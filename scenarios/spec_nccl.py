@@ -10,8 +10,8 @@ from netsim.nccl.tuner_constants import ALGORITHMS as TUNED_ALGORITHMS
 from netsim.nccl.tuner_costs import TUNED
 from netsim.nccl.tuner_file import read_rules
 from netsim.nccl.version import Version
+from netsim.schedule.protocols import IDEAL
 from scenarios.nccl import NcclOptions
-from scenarios.protocols import IDEAL
 
 KEYS = ("nccl_version", "nccl_env", "registered", "launch", "gpus_per_process", "tuner")
 

@@ -25,7 +25,7 @@ from typing import Any
 import netsim
 from netsim.errors import InternalError, NetsimError
 from netsim.export.table import Row
-from scenarios.protocols import IDEAL
+from netsim.schedule.protocols import IDEAL
 from scenarios.run import Spec, run_spec
 
 _AHEAD = 2

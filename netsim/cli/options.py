@@ -212,8 +212,8 @@ def spec(
     max_messages: MaxMessages = None,
 ) -> "Spec":
     """Gather the options of a run; its size and algorithm are left to the verb."""
+    from netsim.schedule.protocols import protocol_named
     from scenarios.nccl import NcclOptions
-    from scenarios.protocols import protocol_named
     from scenarios.run import Spec, limit_on_messages
 
     check_collective(collective)

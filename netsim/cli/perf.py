@@ -12,9 +12,9 @@ from netsim.errors import NetsimError
 from netsim.export.files import write_whole
 from netsim.export.table import Row, csv_text, human_text, json_text, model_words, nccl_tests_text, rounded_size
 from netsim.fabric import ranks_of
+from netsim.schedule.protocols import IDEAL
 from scenarios.groups import read_groups
 from scenarios.machine import graph_of
-from scenarios.protocols import IDEAL
 from scenarios.run import Spec, run_spec, settled
 from scenarios.sizes import size_list
 

@@ -127,7 +127,7 @@ def export(
     from netsim import __version__
     from netsim.export.files import write_whole
     from netsim.nccl.tuner_file import format_rules
-    from scenarios.protocols import IDEAL
+    from netsim.schedule.protocols import IDEAL
     from scenarios.sizes import size_list
     from scenarios.tuner_rules import fastest, rules
 

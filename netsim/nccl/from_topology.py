@@ -22,6 +22,8 @@ from netsim.nccl.speeds import AMD, nvlink_GBps
 from netsim.nccl.system import NodeSystem, node_systems
 from netsim.nccl.variables import flag, level, number
 from netsim.nccl.version import DEFAULT, Version
+from netsim.routing import Router
+from netsim.schedule.nccl.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -110,6 +112,25 @@ def communicator(
         version=version,
         environment=given,
     )
+
+
+def credits_s(router: Router, ranks: Sequence[int], found: Communicator) -> dict[str, float]:
+    """Return by protocol the latency in seconds of the way between the first two nodes, there and so back.
+
+    Parameters
+    ----------
+    router : Router
+        Routes of the topology.
+    ranks : sequence of int
+        The topology's ranks that take part, in the communicator's order.
+    found : Communicator
+        Of these ranks; with one node there is no way and the result is empty.
+    """
+    if len(found.nodes) < 2:
+        return {}
+    path = router.path(ranks[found.nodes[1][0]], ranks[found.nodes[0][0]])
+    links = [router.links[link] for link in path]
+    return {protocol: sum(link.under(protocol).latency_s for link in links) for protocol in PROTOCOLS}
 
 
 def as_told(graph: "nx.DiGraph[str]", environment: Mapping[str, str]) -> "nx.DiGraph[str]":

@@ -146,9 +146,14 @@ def build(
         found = FREE if free else _costs(communicator, kind, started, **uses)
         return replace(found, network_credit_s=(credits_s or {}).get(kind, 0.0))
 
+    def costs_on_windows(kind: str) -> Costs:
+        name = generation(communicator.compute_capability)
+        return FREE if free else _started(window_costs(name, kind, collective), started)
+
     window = algorithm.partition(":")[0]
     if window in _WINDOWED:
-        return _on_windows(communicator, collective, size_bytes, algorithm, root, align_bytes, in_place, free, limit)
+        asked = {"root": root, "align_bytes": align_bytes, "in_place": in_place, "limit": limit}
+        return _on_windows(communicator, collective, size_bytes, algorithm, costs_on_windows, asked)
     if collective in peers.COLLECTIVES:
         if algorithm not in ("auto", PEERS):
             raise NetsimError(f"NCCL runs {collective} by sends and receives ({PEERS}), not by {algorithm}")
@@ -226,25 +231,18 @@ def _on_windows(
     collective: str,
     size_bytes: int,
     algorithm: str,
-    root: int,
-    align_bytes: int,
-    in_place: bool,
-    free: bool,
-    limit: int | None,
+    costs_of: Callable[[str], Costs],
+    numbers: dict[str, Any],
 ) -> Built:
     """Build a collective on symmetric windows, by a kernel or by copy engines."""
-    name = generation(communicator.compute_capability)
     if algorithm == windows.COPY_ENGINE:
-        costs = FREE if free else window_costs(name, SIMPLE, collective)
-        more: dict[str, Any] = {"root": root, "align_bytes": align_bytes, "in_place": in_place, "limit": limit}
-        schedule = windows.by_copies(communicator, collective, size_bytes, costs, **more)
+        schedule = windows.by_copies(communicator, collective, size_bytes, costs_of(SIMPLE), **numbers)
         return Built(schedule, algorithm, SIMPLE, 0, None)
     kernel, blocks = windows.kernel_of(communicator, algorithm, collective, size_bytes)
-    costs = FREE if free else window_costs(name, protocol_of(kernel), collective)
-    schedule = windows.by_kernel(
-        communicator, collective, size_bytes, kernel, blocks, costs, align_bytes=align_bytes, limit=limit
-    )
-    return Built(schedule, schedule.algorithm, protocol_of(kernel), blocks, None)
+    protocol = protocol_of(kernel)
+    more = {name: numbers[name] for name in ("align_bytes", "limit")}
+    schedule = windows.by_kernel(communicator, collective, size_bytes, kernel, blocks, costs_of(protocol), **more)
+    return Built(schedule, schedule.algorithm, protocol, blocks, None)
 
 
 def _choice(communicator: Communicator, collective: str, size_bytes: int, algorithm: str, protocol: str) -> Choice:
@@ -271,8 +269,11 @@ def _choice(communicator: Communicator, collective: str, size_bytes: int, algori
 def _costs(communicator: Communicator, protocol: str, started: bool, *, nvls: bool = False, peers: bool = False) -> Costs:
     alone = communicator.ranks_per_node == 1
     name = generation(communicator.compute_capability, nvlink=alone or communicator.peer_links > 0)
-    found = gpu_costs(name, protocol, nvls=nvls, peers=peers)
-    return found if started else replace(found, start_s=0.0)
+    return _started(gpu_costs(name, protocol, nvls=nvls, peers=peers), started)
+
+
+def _started(costs: Costs, started: bool) -> Costs:
+    return costs if started else replace(costs, start_s=0.0)
 
 
 def _by_peers(

@@ -106,8 +106,8 @@ ALGORITHMS: dict[str, str] = {
 }
 """What each algorithm does, in a line."""
 
-LATER = ("nvls_tree", "collnet_direct", "collnet_chain")
-"""Algorithms with a reserved name that have no builder."""
+NCCL_ONLY = ("nvls_tree", "collnet_direct", "collnet_chain")
+"""Algorithms that NCCL alone defines; the textbook has no schedule of theirs (`netsim.nccl.schedules` builds them)."""
 
 
 def algorithms_for(collective: str) -> tuple[str, ...]:
@@ -272,8 +272,9 @@ def _entry(collective: str, algorithm: str) -> _Entry:
     if name in serving and (not colon or "dims" in _TABLE[collective][name].options):
         return _TABLE[collective][name]
     accepted = f"accepted for {collective} are {', '.join(serving)}"
-    if algorithm in LATER:
-        raise ScheduleError(f"the algorithm {algorithm!r} is not yet available; {accepted}")
+    if algorithm in NCCL_ONLY:
+        words = "is NCCL's alone, and the textbook (protocol ideal) has none; ask for it with protocol auto or simple"
+        raise ScheduleError(f"the algorithm {algorithm!r} {words}; {accepted}")
     if algorithm in ALGORITHMS:
         raise ScheduleError(f"the algorithm {algorithm!r} does not serve {collective}; {accepted}")
     raise ScheduleError(f"unknown algorithm {algorithm!r}; {accepted}")

@@ -6,12 +6,14 @@ import networkx as nx
 import pytest
 
 import netsim
+import topologies
 from netsim import runs
 from netsim.errors import FabricError, NetsimError, ScheduleError
 from netsim.fabric import Link, hosts_of
 from netsim.routing import Router
 from netsim.testing import star
 from scenarios.machine import Machine, graph_of
+from scenarios.nccl import NcclOptions
 from scenarios.run import Spec, run_spec
 
 RING = netsim.build_schedule("all_reduce", "ring", 4, 4000)
@@ -60,6 +62,9 @@ def test_numbers_that_make_no_sense_are_refused(options, words):
         ({"chunks": 2.0, "algorithm": "tree"}, "number of chunks is 2.0"),
         ({"collective": ["all_reduce"]}, "unknown collective"),
         ({"algorithm": None}, "algorithm is None"),
+        ({"protocol": "LL"}, "'LL' is no protocol; accepted is ideal"),
+        ({"protocol": "ll", "chunks": 2}, "NCCL cuts data by its own rules"),
+        ({"nccl_version": "2.28.9"}, "nccl_version is for NCCL's protocols"),
     ],
 )
 def test_time_refuses_what_makes_no_sense(options, words):
@@ -73,6 +78,32 @@ def test_sizes_may_be_text():
     pieces = netsim.simulate(star(4), netsim.build_schedule("all_reduce", "ring", 4, "4 kB"), quantum_bytes="1 kB")
     assert pieces.time_s == whole.time_s  # a step's 1,000 bytes are one piece
     assert netsim.time("all_reduce", "4 kB", star(4), algorithm="ring") == whole.time_s
+
+
+@pytest.mark.parametrize(
+    ("name", "collective", "options"),
+    [
+        ("hgx-h100", "all_reduce", {"protocol": "auto"}),
+        ("hgx-h100", "all_reduce", {"protocol": "ll128", "algorithm": "tree"}),
+        ("hgx-h100", "alltoall", {"protocol": "auto"}),
+        ("hgx-a100", "reduce", {"protocol": "simple", "root": 3}),
+    ],
+)
+def test_time_by_nccls_protocols_is_what_a_scenario_says(name, collective, options):
+    spec = Spec(Machine(name), collective, 2**20 + 5, **({"algorithm": "auto"} | options))
+    seconds = netsim.time(collective, 2**20 + 5, topologies.build(name), **options)
+    assert seconds == pytest.approx(run_spec(spec).time_us * 1e-6, rel=1e-12)
+
+
+def test_time_between_nodes_counts_the_way_back_and_the_release():
+    graph = graph_of(Machine("hgx-h100", nodes=2, nic="ndr400"))
+    spec = Spec(Machine("hgx-h100", nodes=2, nic="ndr400"), "all_reduce", 2**22, protocol="auto")
+    old = NcclOptions(version="2.27.3")
+    for version, told in ((None, spec), ("2.27.3", replace(spec, nccl=old))):
+        seconds = netsim.time("all_reduce", "4 MiB", graph, protocol="auto", nccl_version=version)
+        assert seconds == pytest.approx(run_spec(told).time_us * 1e-6, rel=1e-12)
+    with pytest.raises(netsim.NetsimError, match="is not covered"):
+        netsim.time("all_reduce", "4 MiB", graph, protocol="auto", nccl_version="2.9.1")
 
 
 def test_time_keeps_the_routes_of_a_graph(monkeypatch):

@@ -6,11 +6,13 @@ import pytest
 
 from netsim.errors import NetsimError
 from netsim.export.table import human_text, model_words
+from netsim.nccl import schedules
 from scenarios.machine import Machine
 from scenarios.nccl import NcclOptions
 from scenarios.run import Spec, run_spec, run_traced
 
 EIGHT = Spec(Machine("hgx-h100"), "all_reduce", 2**20, protocol="auto")
+UNSTARTED = NcclOptions(launch="none")
 
 
 def test_a_row_says_what_ran_and_what_nccl_thinks_of_it():
@@ -78,6 +80,22 @@ def test_groups_have_communicators_of_their_own():
     assert row.time_us >= run_spec(replace(EIGHT, machine=Machine("hgx-h100", gpus_per_node=4))).time_us
 
 
+def test_groups_that_are_alike_are_built_once_and_others_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[int] = []
+
+    def noted(found, *given, **asked):
+        built.append(found.ranks)
+        return build(found, *given, **asked)
+
+    build = schedules.build
+    monkeypatch.setattr(schedules, "build", noted)
+    run_spec(replace(EIGHT, groups="div:4"))
+    assert built == [4]
+    # Two pairs on one server and one across two.
+    run_spec(replace(EIGHT, machine=Machine("hgx-h100", nodes=2, nic="ndr400"), groups="0,1/2,8/3,4"))
+    assert built == [4, 2, 2]
+
+
 def test_windows_have_kernels_and_copy_engines():
     kernel = run_spec(replace(EIGHT, algorithm="symmetric", size_bytes=8))
     assert (kernel.algorithm, kernel.protocol) == ("symmetric:agxllmc_r", "ll")
@@ -85,6 +103,7 @@ def test_windows_have_kernels_and_copy_engines():
     assert kernel.time_us == pytest.approx(4.5, abs=0.4)
     two = run_spec(replace(EIGHT, algorithm="symmetric:rsxldmc_agxstmc", size_bytes=8))
     assert two.time_us == pytest.approx(8.1, abs=0.4)
+    assert run_spec(replace(EIGHT, algorithm="symmetric", size_bytes=8, nccl=UNSTARTED)).time_us < kernel.time_us - 1
     copies = run_spec(replace(EIGHT, collective="alltoall", algorithm="copy_engine", size_bytes=2**26))
     assert copies.algorithm == "copy_engine"
     with pytest.raises(NetsimError, match="one NVLink domain"):

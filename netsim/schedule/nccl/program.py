@@ -57,7 +57,11 @@ class Connection:
     """Seconds until the sender sees that a slot is free."""
 
 
-def fed_in_few_pieces(schedule: Schedule, most: int) -> tuple[Schedule, int]:
+MOST_PIECES = 400_000
+"""Pieces in which the lanes of a run feed links; beyond, they are made larger, which moves times by some per cent."""
+
+
+def fed_in_few_pieces(schedule: Schedule, most: int = MOST_PIECES) -> tuple[Schedule, int]:
     """Return a schedule whose lanes feed links in so large pieces that all are at most so many, and the factor.
 
     Larger pieces let lanes take turns on a link less finely; a time may move by some per cent where lanes share one.
@@ -229,7 +233,7 @@ class Program(Lanes):
         """
         for first, part in self.slices(size):
             if not part and first:  # an empty slice still costs a wait and a post
-                self._pass_empty(lane, receive, send)
+                self._pass_empty(lane)
                 continue
             self._one(lane, primitive, offset + first, part, receive, send, reduce, from_input, chunk, step)
 
@@ -256,41 +260,16 @@ class Program(Lanes):
                 lane, -1, -1, 0, 0, 0, needs=milestones, duration=fixed_s + work, early=early, chunk=chunk, step=step
             )
         else:
+            more: dict[str, Any] = {"duration": fixed_s, "reduce": reduce, "from_input": from_input}
+            more |= {"chunk": chunk, "step": step}
             for connection in send:
                 needs += self._slot(connection)
-            op = self._transfer(
-                lane,
-                send[0],
-                offset,
-                size,
-                needs,
-                work,
-                early,
-                duration=fixed_s,
-                reduce=reduce,
-                from_input=from_input,
-                chunk=chunk,
-                step=step,
-            )
+            op = self._transfer(lane, send[0], offset, size, needs, work, early, **more)
             for number, connection in enumerate(send[1:]):
                 # The same loop writes to all peers at once: a lane beside this one, held to its pace at both ends.
                 beside, pace = self._next_to(lane, number)
-                self._beside.setdefault(op, []).append(
-                    self._transfer(
-                        beside,
-                        connection,
-                        offset,
-                        size,
-                        needs + pace,
-                        work,
-                        early,
-                        duration=fixed_s,
-                        reduce=reduce,
-                        from_input=from_input,
-                        chunk=chunk,
-                        step=step,
-                    )
-                )
+                other = self._transfer(beside, connection, offset, size, needs + pace, work, early, **more)
+                self._beside.setdefault(op, []).append(other)
         for connection in receive:
             connection.used.append(op)
         self._last[lane] = op
@@ -327,7 +306,7 @@ class Program(Lanes):
             )
         return [(connection.used[place], LEFT, connection.credit_s)]
 
-    def _pass_empty(self, lane: int, receive: Iterable[Connection], send: Iterable[Connection]) -> None:
+    def _pass_empty(self, lane: int) -> None:
         """Let a lane pay for an empty slice; nothing moves, and its slot is free again at once."""
         if self._fixed[lane]:
             self._last[lane] = self._add(lane, -1, -1, 0, 0, 0, duration=self._fixed[lane])

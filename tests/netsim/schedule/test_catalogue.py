@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from netsim.errors import ScheduleError, TooManyMessagesError, UnitError
-from netsim.schedule.catalogue import ALGORITHMS, LATER, algorithms_for, build_schedule, options_for
+from netsim.schedule.catalogue import ALGORITHMS, NCCL_ONLY, algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import COLLECTIVES
 
 
@@ -28,9 +28,10 @@ def test_an_algorithm_that_does_not_serve_is_refused_with_the_list_that_does():
         build_schedule("alltoall", "tree", 4, 64)
 
 
-@pytest.mark.parametrize("name", LATER)
-def test_names_kept_for_later_are_not_yet_available(name):
-    with pytest.raises(ScheduleError, match=f"'{name}' is not yet available; accepted for all_reduce are ring, tree"):
+@pytest.mark.parametrize("name", NCCL_ONLY)
+def test_what_is_nccls_alone_is_refused_with_the_protocol_that_has_it(name):
+    words = f"'{name}' is NCCL's alone, .* ask for it with protocol auto or simple; accepted for all_reduce are ring, tree"
+    with pytest.raises(ScheduleError, match=words):
         build_schedule("all_reduce", name, 4, 64)
 
 

@@ -1,4 +1,4 @@
-"""The protocols that a run may ask for, said once for the command line, for scenario files and for `scenarios.run`."""
+"""The protocols that a run may ask for, said once for the command line, scenario files and runs."""
 
 from netsim.errors import ScheduleError
 
