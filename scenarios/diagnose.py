@@ -15,8 +15,8 @@ from netsim.export.table import Row, rounded_size
 from netsim.nccl.log import parse_log
 from netsim.nccl.log_comparison import Comparison, compare
 from netsim.nccl.log_facts import Log
-from netsim.nccl.text_file import read_text
 from netsim.nccl.variables import check_name
+from netsim.reading import read_text
 from netsim.schedule.collective import COLLECTIVES
 from netsim.schedule.protocols import IDEAL
 from scenarios.machine import Machine
@@ -93,7 +93,7 @@ def diagnose(
         If the file says nothing of either kind, or something asked for is not accepted.
     """
     asked = asked or Asked()
-    text = read_text(path, _WANTED, _MOST_BYTES)
+    text = read_text(path, _MOST_BYTES, wanted=_WANTED)
     log, measured = parse_log(text), logged_times(text)
     silent = log == Log(unread=log.unread)
     if silent and not measured:

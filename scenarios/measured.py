@@ -14,7 +14,7 @@ import reprlib
 from pathlib import Path
 
 from netsim.errors import ScenarioError
-from topologies.reading import read_limited
+from netsim.reading import read_limited
 
 MOST_BYTES = 64 << 20
 _NEEDED = ("size_bytes", "time_us")

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from netsim.engine.run import ENGINES
 from netsim.errors import ScenarioError, ScheduleError, UnitError
+from netsim.reading import UNREADABLE, first_problem, read_limited, safe_yaml
 from netsim.schedule.catalogue import algorithms_for
 from netsim.schedule.collective import COLLECTIVES
 from netsim.schedule.own import is_file
@@ -30,7 +31,6 @@ from scenarios.nccl import LAUNCHES
 from scenarios.run import Spec, limit_on_messages
 from scenarios.sizes import size_list
 from scenarios.spec_nccl import Places, check_keys, check_nccl_algorithm, nccl_options, serves
-from topologies.reading import UNREADABLE, first_problem, read_limited, safe_yaml
 
 MOST_BYTES = 8 << 20
 """A larger scenario file is refused; topologies of that size are built in Python."""

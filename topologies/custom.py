@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from netsim.errors import FabricError, ProfileError
 from netsim.fabric import GPU, HOST_MEMORY, KINDS, ROOT_COMPLEX, Link, check_fabric
 from netsim.reach import check_level
+from netsim.reading import UNREADABLE, first_problem, read_regular, safe_yaml
 from netsim.units import parse_bytes, parse_rate, parse_time
 from topologies.profiles import load_profile
-from topologies.reading import UNREADABLE, first_problem, read_regular, safe_yaml
 from topologies.wiring import STAGING_PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _read_yaml(path: Path) -> object:
                 seen.add(key)
             return super().construct_mapping(node, deep)  # type: ignore[no-any-return]
 
-    data = read_regular(path, _MOST_YAML_BYTES)
+    data = read_regular(path, _MOST_YAML_BYTES, FabricError, "a description of a machine in YAML is wanted")
     try:
         return yaml.load(data.decode("utf-8"), Loader=Loader)
     except UnicodeDecodeError as error:

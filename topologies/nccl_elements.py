@@ -6,10 +6,9 @@ as NCCL itself does.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
 from netsim.errors import FabricError
-from topologies.reading import read_regular
+from netsim.reading import parse_xml, read_regular
 
 MOST_BYTES = 16 << 20
 MOST_DEPTH = 64
@@ -43,22 +42,21 @@ def read_elements(path: Path) -> Element:
     FabricError
         If the file cannot be read, is too large or too deep, is not XML, or declares a document type or an entity.
     """
-    return parse_elements(read_regular(path, MOST_BYTES), str(path))
+    return parse_elements(
+        read_regular(path, MOST_BYTES, FabricError, "a topology as NCCL writes it (NCCL_TOPO_DUMP_FILE) is wanted"),
+        str(path),
+    )
 
 
 def parse_elements(data: bytes, where: str) -> Element:
     """Parse XML that has been read already; `where` names it in error messages."""
-    from xml.parsers import expat
-
-    parser = expat.ParserCreate()
     stack: list[Element] = []
     roots: list[Element] = []
     count = 0
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
+    def start(tag: str, attributes: dict[str, str], line: int) -> None:
         nonlocal count
         count += 1
-        line = parser.CurrentLineNumber
         if len(stack) >= MOST_DEPTH:
             raise FabricError(f"{where}: line {line}: elements are nested more than {MOST_DEPTH} deep; a topology is not")
         if count > MOST_ELEMENTS:
@@ -73,24 +71,8 @@ def parse_elements(data: bytes, where: str) -> Element:
         (stack[-1].children if stack else roots).append(element)
         stack.append(element)
 
-    def end(_tag: str) -> None:
+    def end() -> None:
         stack.pop()
 
-    def refuse(*_details: object) -> NoReturn:
-        raise FabricError(
-            f"{where}: line {parser.CurrentLineNumber}: declares a document type or an entity, which topology files do not "
-            "need and which can be used to attack the reader; remove it"
-        )
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
-    parser.ExternalEntityRefHandler = refuse
-    try:
-        parser.Parse(data, True)
-    except expat.ExpatError as error:
-        raise FabricError(f"{where}: not XML: {error}") from error
-    except (LookupError, ValueError) as error:
-        raise FabricError(f"{where}: not XML that can be read: {error}") from error
+    parse_xml(data, where, "topology files", start, end, FabricError)
     return roots[0]

@@ -24,8 +24,8 @@ from typing import Any
 
 from netsim.errors import ProfileError, UnitError
 from netsim.fabric import Link
+from netsim.reading import read_limited
 from netsim.units import format_rate, format_time, parse_rate, parse_time
-from topologies.reading import read_limited
 
 FAMILIES = ("nvlink", "xgmi", "c2c", "pcie", "socket", "memory", "nic", "other")
 """What a link joins; a profile given by the user replaces the links of its own family."""

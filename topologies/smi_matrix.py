@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from netsim.errors import FabricError
 from netsim.fabric import GPU, NIC, NVSWITCH, PCIE_SWITCH, Link, check_fabric
+from netsim.reading import read_regular
 from topologies.distances import NODE, PHB, Table, Tree, tree_of
 from topologies.profiles import Profile, load_profile
-from topologies.reading import read_regular
 from topologies.rocm_text import holds_rocm_topology, parse_rocm
 from topologies.smi_text import holds_smi_matrix, parse_smi
 from topologies.wiring import add_socket, join
@@ -63,7 +63,7 @@ def load_matrix(
         If the file holds neither text, or one that cannot be read without a guess.
     """
     source = Path(path)
-    text = _decode(read_regular(source, _MOST_BYTES))
+    text = _decode(read_regular(source, _MOST_BYTES, FabricError, "what nvidia-smi topo -m prints is wanted"))
     if text.lstrip().startswith("<") and "<system" in text:
         from topologies.nccl_xml import load_nccl_xml
 

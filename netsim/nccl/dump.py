@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from netsim.errors import NetsimError
 from netsim.nccl.graphs import (
@@ -24,7 +24,7 @@ from netsim.nccl.graphs import (
     ChannelOrder,
 )
 from netsim.nccl.paths import TYPES
-from netsim.nccl.text_file import read_bytes
+from netsim.reading import parse_xml, read_regular
 
 MOST_BYTES = 8 << 20
 _MOST_ELEMENTS = 200_000
@@ -50,7 +50,7 @@ def read_dump(path: str | Path) -> dict[str, ChannelGraph]:
     NetsimError
         If the file cannot be read, is too large, is no graph dump or holds impossible values; the message says where.
     """
-    data = read_bytes(path, "a graph dump (NCCL_GRAPH_DUMP_FILE) is wanted", MOST_BYTES)
+    data = read_regular(path, MOST_BYTES, wanted="a graph dump (NCCL_GRAPH_DUMP_FILE) is wanted")
     return parse_dump(data, str(path))
 
 
@@ -114,17 +114,13 @@ def _graph_lines(graph: ChannelGraph) -> Iterable[str]:
 
 def _elements(data: bytes, where: str) -> list[tuple[dict[str, str], int, list[_Channel]]]:
     """Parse the XML to (attributes, line, channels) of each graph, and check how elements are nested."""
-    from xml.parsers import expat
-
-    parser = expat.ParserCreate()
     open_tags: list[str] = []
     graphs: list[tuple[dict[str, str], int, list[_Channel]]] = []
     count = 0
 
-    def start(tag: str, attributes: dict[str, str]) -> None:
+    def start(tag: str, attributes: dict[str, str], line: int) -> None:
         nonlocal count
         count += 1
-        line = parser.CurrentLineNumber
         above = open_tags[-1] if open_tags else None
         if count > _MOST_ELEMENTS:
             raise NetsimError(f"{where}: line {line}: more than {_MOST_ELEMENTS} elements; a graph dump has fewer")
@@ -142,26 +138,10 @@ def _elements(data: bytes, where: str) -> list[tuple[dict[str, str], int, list[_
         elif tag in ("gpu", "net"):
             graphs[-1][2][-1].append((tag, attributes, line))
 
-    def end(_tag: str) -> None:
+    def end() -> None:
         open_tags.pop()
 
-    def refuse(*_details: object) -> NoReturn:
-        raise NetsimError(
-            f"{where}: line {parser.CurrentLineNumber}: declares a document type or an entity, which graph dumps do not "
-            "need and which can be used to attack the reader; remove it"
-        )
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
-    parser.ExternalEntityRefHandler = refuse
-    try:
-        parser.Parse(data, True)
-    except expat.ExpatError as error:
-        raise NetsimError(f"{where}: not XML: {error}") from error
-    except (LookupError, ValueError) as error:
-        raise NetsimError(f"{where}: not XML that can be read: {error}") from error
+    parse_xml(data, where, "graph dumps", start, end)
     return graphs
 
 

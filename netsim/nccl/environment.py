@@ -14,11 +14,11 @@ from typing import Any
 from netsim.errors import NetsimError
 from netsim.nccl.availability import Options
 from netsim.nccl.settings import Settings
-from netsim.nccl.text_file import read_text
 from netsim.nccl.tuner_constants import ALGORITHMS, LL128, PROTOCOLS
 from netsim.nccl.tuner_costs import ALL_REDUCE, TUNED
 from netsim.nccl.variables import MISSING, USED, check_name, flag, number
 from netsim.nccl.version import DEFAULT, Version
+from netsim.reading import read_text
 
 Pair = tuple[str, str]
 """Algorithm and protocol."""
@@ -95,7 +95,7 @@ def _exists(path: str) -> bool:
 
 def _from_file(path: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for line_number, line in enumerate(read_text(path, _WANTED, _MOST_FILE_BYTES).splitlines(), 1):
+    for line_number, line in enumerate(read_text(path, _MOST_FILE_BYTES, wanted=_WANTED).splitlines(), 1):
         exported = _EXPORT.match(line.strip())
         text = line.strip()[exported.end() :] if exported else line.strip()
         if not text.upper().startswith("NCCL_"):

@@ -15,10 +15,10 @@ from netsim.nccl.communicator import Ranks
 from netsim.nccl.graphs import COLLNET_CHAIN, COLLNET_DIRECT, NVLS, RING, TREE
 from netsim.nccl.log_facts import Connection, Log, Operation, Searched
 from netsim.nccl.log_lines import Line, Thread, lines_of
-from netsim.nccl.text_file import read_text
 from netsim.nccl.tuner_constants import ALGORITHMS, PROTOCOLS
 from netsim.nccl.tuner_costs import TUNED
 from netsim.nccl.version import Version
+from netsim.reading import read_text
 
 __all__ = ["Connection", "Log", "Operation", "Searched", "parse_log", "read_log"]
 
@@ -84,7 +84,7 @@ def read_log(path: str | Path) -> Log:
     NetsimError
         If it cannot be read, or NCCL says nothing in it.
     """
-    log = parse_log(read_text(path, "a log printed with NCCL_DEBUG=INFO is wanted", _MOST_BYTES))
+    log = parse_log(read_text(path, _MOST_BYTES, wanted="a log printed with NCCL_DEBUG=INFO is wanted"))
     if log == Log(unread=log.unread):
         raise NetsimError(f"{path}: NCCL says nothing in it; a log printed with NCCL_DEBUG=INFO is wanted")
     return log

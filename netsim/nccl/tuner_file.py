@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from netsim.errors import NetsimError
-from netsim.nccl.text_file import read_text
 from netsim.nccl.tuner_constants import ALGORITHMS, PROTOCOLS
 from netsim.nccl.tuner_costs import TUNED
+from netsim.reading import read_text
 
 Pair = tuple[str, str]
 """Algorithm and protocol."""
@@ -221,7 +221,7 @@ def read_rules(path: str | Path) -> list[Rule]:
     NetsimError
         With file and line, if the file cannot be read or a line is no rule.
     """
-    return parse_rules(read_text(path, "rules of the tuner plugin are wanted", _MOST_FILE_BYTES), str(path))
+    return parse_rules(read_text(path, _MOST_FILE_BYTES, wanted="rules of the tuner plugin are wanted"), str(path))
 
 
 def parse_rules(text: str, where: str = "tuner rules") -> list[Rule]:

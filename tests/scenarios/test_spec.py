@@ -328,7 +328,11 @@ def test_chunks_go_to_the_textbook_alone(write) -> None:
         ("NCCL_NVLS_ENABLE=0", "[x.conf]", "FILE:5: nccl_env: 'x.conf' is neither"),
         ("stream", "later", "FILE:7: launch is 'later', text; accepted is graph, stream, none"),
         ("process: 8", "process: 0", "FILE:8: gpus_per_process is 0, a number; accepted is a whole number from 1 up"),
-        ("sizes:", "tuner: x.conf\nsizes:", "FILE:9: tuner: x.conf: does not exist; rules of the tuner plugin are wanted"),
+        (
+            "sizes:",
+            "tuner: x.conf\nsizes:",
+            "FILE:9: tuner: cannot read x.conf: does not exist; rules of the tuner plugin",
+        ),
         ("[ideal, auto]", "auto\nchunks: 4", "FILE:4: chunks is for the protocol ideal; NCCL cuts data by its own rules"),
         ("[ideal, auto]", "ll\nalgorithm: bruck", "FILE:4: algorithm is 'bruck'; accepted for all_reduce with NCCL's"),
     ],
