@@ -41,6 +41,40 @@ TRANSIT = {kind: kind not in (GPU, HOST_MEMORY) for kind in KINDS}
 
 
 @dataclass(frozen=True)
+class LinkProtocols:
+    """What messages of NCCL's protocols meet on a link in place of its plain figures.
+
+    Between nodes that is more than the wire: proxies, flags and fences, buffers in host memory.
+    """
+
+    latency_s: tuple[tuple[str, float], ...] = ()
+    """(protocol, seconds) for protocols whose hop takes another time, flags and fences included."""
+    share: tuple[tuple[str, float], ...] = ()
+    """(protocol, part of the bandwidth) for protocols that do not reach all of it; above 0, at most 1."""
+    post_s: float = 0.0
+    """Seconds that a message occupies the link before its bytes: posts follow each other, as a gap does."""
+    eager_bytes: int = 0
+    """Bytes on the wire that are sent at once; a larger message is announced first. 0 where all are sent at once."""
+    rendezvous_s: float = 0.0
+    """Seconds that an announcement takes."""
+
+    def __post_init__(self) -> None:
+        times = [*self.latency_s, ("posts", self.post_s), ("announcements", self.rendezvous_s)]
+        for name, seconds in times:
+            if not 0 <= seconds < math.inf:
+                raise FabricError(f"the time of {name} on a link is {seconds!r} s; it must be zero or more and finite")
+        for name, share in self.share:
+            if not 0 < share <= 1:
+                raise FabricError(f"the share of {name} on a link is {share!r}; it must be above 0 and at most 1")
+        if self.eager_bytes < 0:
+            raise FabricError(f"a link sends {self.eager_bytes!r} bytes at once; it must be zero or more")
+
+    def nearer(self, share: float) -> "LinkProtocols":
+        """Return the figures with this share of the latencies."""
+        return replace(self, latency_s=tuple((name, seconds * share) for name, seconds in self.latency_s))
+
+
+@dataclass(frozen=True)
 class Link:
     """One direction of a connection: what a message pays on it.
 
@@ -61,30 +95,35 @@ class Link:
     """Name of the link kind, for example ``nvlink4`` or ``pcie5``: the profile it came from."""
     line_rate_bytes_per_s: float | None = None
     """Nominal rate of the same links before protocol overhead, if known."""
-    protocol_latency_s: tuple[tuple[str, float], ...] = ()
-    """(protocol, seconds) for protocols whose hop takes another time on this link, flags and fences included."""
+    protocols: LinkProtocols | None = None
+    """What NCCL's protocols meet where it is not the same."""
 
     def under(self, protocol: str) -> "Link":
-        """Return the link as messages of a protocol meet it: with the protocol's latency where it has one of its own.
+        """Return the link as messages of a protocol meet it; those of the textbook (``ideal``) meet it as it is.
 
         Examples
         --------
-        >>> link = Link(1e-6, 1e9, protocol_latency_s=(("ll", 4e-7),))
-        >>> link.under("ll").latency_s, link.under("simple").latency_s
-        (4e-07, 1e-06)
+        >>> link = Link(1e-6, 1e9, protocols=LinkProtocols(latency_s=(("ll", 4e-7),), share=(("ll128", 0.5),)))
+        >>> link.under("ll").latency_s, link.under("simple").latency_s, link.under("ll128").bandwidth_bytes_per_s
+        (4e-07, 1e-06, 500000000.0)
         """
-        latency_s = dict(self.protocol_latency_s).get(protocol)
-        return self if latency_s is None else replace(self, latency_s=latency_s, protocol_latency_s=())
+        figures = self.protocols
+        if figures is None or protocol == "ideal":
+            return self
+        return replace(
+            self,
+            latency_s=dict(figures.latency_s).get(protocol, self.latency_s),
+            bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * dict(figures.share).get(protocol, 1.0),
+            gap_s=self.gap_s + figures.post_s,
+            protocols=None,
+        )
 
     def nearer(self, share: float) -> "Link":
         """Return the link with this share of its latencies."""
-        protocols = tuple((protocol, latency_s * share) for protocol, latency_s in self.protocol_latency_s)
-        return replace(self, latency_s=self.latency_s * share, protocol_latency_s=protocols)
+        figures = None if self.protocols is None else self.protocols.nearer(share)
+        return replace(self, latency_s=self.latency_s * share, protocols=figures)
 
     def __post_init__(self) -> None:
-        for protocol, latency_s in self.protocol_latency_s:
-            if not 0 <= latency_s < math.inf:
-                raise FabricError(f"link {self.kind or 'without a kind'}: the latency of {protocol} is {latency_s!r}")
         for name, least in (("latency_s", 0.0), ("gap_s", 0.0), ("floor_s", 0.0)):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and least <= value < math.inf):
@@ -202,5 +241,5 @@ def _canonical(graph: "nx.DiGraph[str]") -> Iterable[str]:
     for source, target, link in sorted(links_of(graph), key=lambda item: (str(item[0]), str(item[1]))):
         if link not in written:
             values = [getattr(link, name) for name in names]
-            written[link] = repr(values if values[-1] else values[:-1])  # few links know of protocols
+            written[link] = repr(values if values[-1] is not None else values[:-1])  # few links know of protocols
         yield f"({source!r}, {target!r}, {written[link]})"

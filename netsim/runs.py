@@ -200,7 +200,7 @@ def _nccl_schedule(
 ) -> Schedule:
     """Build what NCCL would run on all ranks; its rooms are opened here, so that textbook runs start without them."""
     from netsim.nccl import schedules
-    from netsim.nccl.from_topology import credits_s
+    from netsim.nccl.from_topology import network_of
 
     found = _communicator(router, version)
     built = schedules.build(
@@ -210,7 +210,7 @@ def _nccl_schedule(
         algorithm=algorithm,
         protocol=protocol,
         root=root,
-        credits_s=credits_s(router, range(len(router.ranks)), found),
+        network=network_of(router, range(len(router.ranks)), found),
         limit=DEFAULT_MAX_MESSAGES,
     )
     return fed_in_few_pieces(built.schedule)[0]

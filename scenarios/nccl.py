@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from netsim.nccl.communicator import Communicator
     from netsim.nccl.schedules import Built
     from netsim.nccl.tuner_file import Rule
+    from netsim.schedule.nccl.costs import Network
 
 LAUNCHES = ("graph", "stream", "none")
 
@@ -130,14 +131,14 @@ def build(
         Algorithm, protocol, root, channels and limit, as in `netsim.nccl.schedules.build`.
     """
     from netsim.nccl import schedules
-    from netsim.nccl.from_topology import credits_s
+    from netsim.nccl.from_topology import network_of
 
     rules = rules_of(options)
-    kept: list[tuple[tuple[Communicator, int, dict[str, float]], Built]] = []
+    kept: list[tuple[tuple[Communicator, int, dict[str, Network]], Built]] = []
     all_built: list[Built] = []
     for members, size in zip(groups, sizes_bytes, strict=True):
         found = communicator_of(machine, options, members)
-        key = (found, size, credits_s(router, members, found))
+        key = (found, size, network_of(router, members, found))
         built = next((built for other, built in kept if other == key), None)
         if built is None:
             built = schedules.build(
@@ -146,7 +147,7 @@ def build(
                 size,
                 registered=options.registered,
                 started=options.launch != "none",
-                credits_s=key[2],
+                network=key[2],
                 rules=rules,
                 **asked,
             )

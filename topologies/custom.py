@@ -18,6 +18,8 @@ from netsim.fabric import GPU, HOST_MEMORY, KINDS, ROOT_COMPLEX, Link, check_fab
 from netsim.reach import check_level
 from netsim.reading import UNREADABLE, first_problem, read_regular, safe_yaml
 from netsim.units import parse_bytes, parse_rate, parse_time
+from topologies.link_protocols import KEYS as PROTOCOL_KEYS
+from topologies.link_protocols import read_protocols
 from topologies.profiles import load_profile
 from topologies.wiring import STAGING_PIECE_BYTES
 
@@ -36,7 +38,7 @@ NODE_KEYS = ("kind", "host", *FLAGS, "piece", "ports", "port", *HARDWARE, "label
 """Keys of a node; anything else that a graph's node carries is one of its labels."""
 
 _TOP_KEYS = ("name", "nodes", "links", "ranks", "remarks", *SWITCHES, *LEVELS)
-_FIGURES = ("latency", "bandwidth", "gap", "floor", "line_rate")
+_FIGURES = ("latency", "bandwidth", "gap", "floor", "line_rate", *PROTOCOL_KEYS)
 _PORT_KEYS = ("profile", "count", "lanes", *_FIGURES, "kind")
 _LINK_KEYS = ("between", "from", "to", *_PORT_KEYS)
 _MOST_ENTRIES = 2_000_000
@@ -314,6 +316,7 @@ def _link(entry: Mapping[str, Any], place: str, rate: str) -> Link:
         count=count,
         kind=_text(entry.get("kind", "custom"), f"{place}: kind"),
         line_rate_bytes_per_s=parse_rate(entry["line_rate"], where=f"{place}: line_rate") if "line_rate" in entry else None,
+        protocols=read_protocols(entry, place),
     )
 
 

@@ -14,6 +14,7 @@ from netsim.errors import FabricError, ProfileError
 from netsim.fabric import GPU, Link, ranks_of
 from netsim.units import format_bytes, format_rate, format_time
 from topologies.custom import FLAGS, HARDWARE, LEVELS, NODE_KEYS, SWITCHES
+from topologies.link_protocols import protocol_items
 from topologies.profiles import family_of, load_profile
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _link(link: Link, rate: str) -> dict[str, str]:
         items["kind"] = _scalar(link.kind)
     if link.line_rate_bytes_per_s is not None:
         items["line_rate"] = format_rate(link.line_rate_bytes_per_s)
-    return items
+    return items | {key: str(value) for key, value in protocol_items(link.protocols).items()}
 
 
 def _by_profile(link: Link, rate: str) -> dict[str, str] | None:

@@ -8,9 +8,8 @@ Deliberately left out: how many links a machine has, and anything about NCCL's s
 The file, quantities as text with a unit (`netsim.units`): ``name``, ``family`` (one of `FAMILIES`), ``line_rate``,
 ``effective_rate``, ``latency``, ``date`` (``2026``, ``2026-06`` or ``2026-06-30``) and ``source`` (which begins with
 published, measured or assumed) are required; ``latency_source``, ``gap``, ``floor``, ``lanes`` (PCI Express lanes that
-the rates stand for) and ``note`` are optional, and so is what a hop of NCCL's protocols takes on the link in place of
-``latency``: ``latency_ll``, ``latency_ll128`` and ``latency_simple`` with ``protocol_source``. Rates are one direction of
-one link.
+the rates stand for) and ``note`` are optional, and so is what NCCL's protocols meet on the link
+(`topologies.link_protocols`), with ``protocol_source``. Rates are one direction of one link.
 """
 
 import json
@@ -22,10 +21,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from netsim.errors import ProfileError, UnitError
-from netsim.fabric import Link
+from netsim.errors import FabricError, ProfileError, UnitError
+from netsim.fabric import Link, LinkProtocols
 from netsim.reading import read_limited
 from netsim.units import format_rate, format_time, parse_rate, parse_time
+from topologies.link_protocols import KEYS as PROTOCOL_KEYS
+from topologies.link_protocols import protocol_items, read_protocols
 
 FAMILIES = ("nvlink", "xgmi", "c2c", "pcie", "socket", "memory", "nic", "other")
 """What a link joins; a profile given by the user replaces the links of its own family."""
@@ -35,8 +36,7 @@ RATES = ("effective", "line")
 
 _DATA = Path(__file__).parent / "profiles_data"
 _REQUIRED = ("name", "family", "line_rate", "effective_rate", "latency", "date", "source")
-_BY_PROTOCOL = {"latency_ll": "ll", "latency_ll128": "ll128", "latency_simple": "simple"}
-_OPTIONAL = ("latency_source", *_BY_PROTOCOL, "protocol_source", "gap", "floor", "lanes", "note")
+_OPTIONAL = ("latency_source", *PROTOCOL_KEYS, "protocol_source", "gap", "floor", "lanes", "note")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 _SOURCES = ("published", "measured", "assumed")
@@ -72,8 +72,8 @@ class Profile:
     """PCI Express lanes that the rates stand for; None for links that are not cut by lanes."""
     note: str = ""
     """Anything else a reader should know."""
-    protocol_latency_s: tuple[tuple[str, float], ...] = ()
-    """(protocol, seconds) of NCCL's protocols, as in `netsim.fabric.Link`."""
+    protocols: LinkProtocols | None = None
+    """What NCCL's protocols meet on the link where it is not the same."""
     protocol_source: str = ""
     """Where those come from; begins with published, measured or assumed."""
 
@@ -91,16 +91,11 @@ class Profile:
         ):
             if not (text and known):
                 raise ProfileError(f"profile {self.name}: {words}")
-        if self.protocol_latency_s and not self.protocol_source.startswith(_SOURCES):
+        if self.protocols is not None and not self.protocol_source.startswith(_SOURCES):
             raise ProfileError(
-                f"profile {self.name}: protocol_source is {self.protocol_source!r}; latencies of protocols need one that "
+                f"profile {self.name}: protocol_source is {self.protocol_source!r}; what protocols meet needs one that "
                 f"begins with {', '.join(_SOURCES[:-1])} or {_SOURCES[-1]}"
             )
-        for protocol, seconds in self.protocol_latency_s:
-            if not 0 <= seconds < float("inf"):
-                raise ProfileError(
-                    f"profile {self.name}: the latency of {protocol} is {seconds!r} s; it must be zero or more"
-                )
         if self.lanes is not None and not 1 <= self.lanes <= _MAX_LANES:
             raise ProfileError(f"profile {self.name}: lanes is {self.lanes!r}; it must be from 1 to {_MAX_LANES}")
         for field in ("line_rate", "effective_rate"):
@@ -169,7 +164,7 @@ class Profile:
             count=count,
             kind=kind,
             line_rate_bytes_per_s=line,
-            protocol_latency_s=self.protocol_latency_s,
+            protocols=self.protocols,
         )
 
 
@@ -225,7 +220,7 @@ def write_profile(profile: Profile, path: str | Path) -> None:
     ProfileError
         If the file cannot be written.
     """
-    rows: list[tuple[str, str | int]] = [
+    rows: list[tuple[str, str | float]] = [
         ("name", profile.name),
         ("family", profile.family),
         ("line_rate", format_rate(profile.line_rate_bytes_per_s)),
@@ -233,8 +228,7 @@ def write_profile(profile: Profile, path: str | Path) -> None:
         ("latency", format_time(profile.latency_s)),
     ]
     rows += [(key, format_time(value)) for key, value in (("gap", profile.gap_s), ("floor", profile.floor_s)) if value]
-    keys = {protocol: key for key, protocol in _BY_PROTOCOL.items()}
-    rows += [(keys[protocol], format_time(value)) for protocol, value in profile.protocol_latency_s]
+    rows += protocol_items(profile.protocols).items()
     rows += [("lanes", profile.lanes)] if profile.lanes is not None else []
     rows += [("date", profile.date), ("source", profile.source)]
     rows += [
@@ -306,10 +300,8 @@ def _from_table(table: dict[str, Any], path: Path) -> Profile:
             latency_source=table.get("latency_source", ""),
             lanes=lanes,
             note=table.get("note", ""),
-            protocol_latency_s=tuple(
-                (protocol, parse_time(table[key], where=key)) for key, protocol in _BY_PROTOCOL.items() if key in table
-            ),
+            protocols=read_protocols(table),
             protocol_source=table.get("protocol_source", ""),
         )
-    except (UnitError, ProfileError) as error:
+    except (UnitError, ProfileError, FabricError) as error:
         raise ProfileError(f"{path}: {error}") from error

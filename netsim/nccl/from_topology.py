@@ -23,6 +23,7 @@ from netsim.nccl.system import NodeSystem, node_systems
 from netsim.nccl.variables import flag, level, number
 from netsim.nccl.version import DEFAULT, Version
 from netsim.routing import Router
+from netsim.schedule.nccl.costs import Network
 from netsim.schedule.nccl.protocols import PROTOCOLS
 
 if TYPE_CHECKING:
@@ -114,8 +115,8 @@ def communicator(
     )
 
 
-def credits_s(router: Router, ranks: Sequence[int], found: Communicator) -> dict[str, float]:
-    """Return by protocol the latency in seconds of the way between the first two nodes, there and so back.
+def network_of(router: Router, ranks: Sequence[int], found: Communicator) -> dict[str, Network]:
+    """Return by protocol what messages between the first two nodes meet beside their links.
 
     Parameters
     ----------
@@ -124,13 +125,23 @@ def credits_s(router: Router, ranks: Sequence[int], found: Communicator) -> dict
     ranks : sequence of int
         The topology's ranks that take part, in the communicator's order.
     found : Communicator
-        Of these ranks; with one node there is no way and the result is empty.
+        Of these ranks; with one node there is no network and the result is empty.
     """
     if len(found.nodes) < 2:
         return {}
-    path = router.path(ranks[found.nodes[1][0]], ranks[found.nodes[0][0]])
-    links = [router.links[link] for link in path]
-    return {protocol: sum(link.under(protocol).latency_s for link in links) for protocol in PROTOCOLS}
+    first, second = ranks[found.nodes[0][0]], ranks[found.nodes[1][0]]
+    there, back = ([router.links[link] for link in router.path(*ends)] for ends in ((first, second), (second, first)))
+    # A message is announced once, by the network card that sends it at once up to the fewest bytes.
+    announced = [link.protocols for link in there if link.protocols is not None and link.protocols.eager_bytes]
+    least = min(announced, key=lambda figures: figures.eager_bytes, default=None)
+    return {
+        protocol: Network(
+            credit_s=sum(link.under(protocol).latency_s for link in back),
+            eager_bytes=0 if least is None else least.eager_bytes,
+            rendezvous_s=0.0 if least is None else least.rendezvous_s,
+        )
+        for protocol in PROTOCOLS
+    }
 
 
 def as_told(graph: "nx.DiGraph[str]", environment: Mapping[str, str]) -> "nx.DiGraph[str]":

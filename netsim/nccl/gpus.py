@@ -1,7 +1,7 @@
 """What NCCL's kernels cost on a generation of GPU: one TOML file a generation, each with its source.
 
 The costs belong to the GPU and the protocol, and where GPUs reach each other over PCI Express only, to that. How long a
-hop takes is a property of the links (`netsim.fabric.Link.protocol_latency_s`).
+hop takes is a property of the links (`netsim.fabric.LinkProtocols`).
 """
 
 import math

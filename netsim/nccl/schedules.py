@@ -35,7 +35,7 @@ from netsim.nccl.tuner_file import Rule, apply
 from netsim.nccl.variables import number
 from netsim.schedule.dag import Schedule
 from netsim.schedule.nccl import collnet, nvls, nvls_tree, pat, peers, ring, rounds, sendrecv, tree
-from netsim.schedule.nccl.costs import FREE, Costs
+from netsim.schedule.nccl.costs import FREE, Costs, Network
 from netsim.schedule.nccl.plan import Plan
 from netsim.schedule.nccl.symmetric import protocol_of
 
@@ -98,7 +98,7 @@ def build(
     in_place: bool = False,
     free: bool = False,
     started: bool = True,
-    credits_s: Mapping[str, float] | None = None,
+    network: Mapping[str, Network] | None = None,
     rules: Sequence[Rule] | None = None,
     limit: int | None = None,
 ) -> Built:
@@ -126,8 +126,8 @@ def build(
         Whether GPUs cost nothing, so that links alone decide.
     started : bool
         Whether the start of the kernel counts.
-    credits_s : mapping of str to float, optional
-        By protocol, the seconds until a node sees that a slot at another is free: the latency of the way back.
+    network : mapping of str to Network, optional
+        By protocol, what messages between nodes meet beside their links (`netsim.nccl.from_topology.network_of`).
     rules : sequence of Rule, optional
         Of NCCL's example tuner plugin, asked before the cost model decides.
     limit : int, optional
@@ -144,7 +144,7 @@ def build(
 
     def costs_of(kind: str, **uses: bool) -> Costs:
         found = FREE if free else _costs(communicator, kind, started, **uses)
-        return replace(found, network_credit_s=(credits_s or {}).get(kind, 0.0))
+        return replace(found, network=(network or {}).get(kind, Network()))
 
     def costs_on_windows(kind: str) -> Costs:
         name = generation(communicator.compute_capability)

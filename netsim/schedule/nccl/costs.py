@@ -29,6 +29,22 @@ class Rates:
 
 
 @dataclass(frozen=True)
+class Network:
+    """What a message between nodes meets beside its links: properties of the way, not of GPUs."""
+
+    credit_s: float = 0.0
+    """Seconds until a node sees that a slot at another is free: the latency of the way back."""
+    eager_bytes: int = 0
+    """Bytes on the wire that a NIC sends at once; larger messages are announced first. 0 where it makes no difference."""
+    rendezvous_s: float = 0.0
+    """Seconds that the announcement takes."""
+
+    def handshake_s(self, wire: int) -> float:
+        """Return the seconds between a message being posted and its first byte, beyond the links' latency."""
+        return self.rendezvous_s if self.eager_bytes and wire > self.eager_bytes else 0.0
+
+
+@dataclass(frozen=True)
 class Costs:
     """What one protocol costs on one generation of GPU."""
 
@@ -42,8 +58,8 @@ class Costs:
     """Portions in which lanes that share a GPU's link feed it; 0 feeds slices whole."""
     credit_s: float = 0.0
     """Seconds until a freed slot is seen by the sender."""
-    network_credit_s: float = 0.0
-    """Seconds more between nodes: the way back."""
+    network: Network = field(default_factory=Network)
+    """What is more between nodes."""
     rates: Rates = field(default_factory=Rates)
     nvls_loop_s: float = 0.0
     """Seconds that a loop of NVLS costs each of its stages, whatever its bytes."""

@@ -122,7 +122,7 @@ class _Trees:
         ]
         self._turn = [0] * plan.ranks
         self._messages = message_offsets(plan.ranks, share)
-        credit_s = plan.costs.credit_s + plan.costs.network_credit_s  # every rank is a node
+        credit_s = plan.costs.credit_s + plan.costs.network.credit_s  # every rank is a node
         self._slots: defaultdict[tuple[int, int], Slots] = defaultdict(lambda: Slots(credit_s, plan.slots))
         self._sent: defaultdict[int, int] = defaultdict(int)
 
@@ -206,7 +206,7 @@ class _Trees:
             rank,
             target,
             [(owner * block + self._first, self._size) for owner in owners],
-            [(work, END, 0.0) for work in made],
+            [(work, END, plan.costs.network.handshake_s(self._size * len(made))) for work in made],
             reduce=plan.collective == "reduce_scatter",
             chunk=owners[0],
             step=step,

@@ -3,7 +3,9 @@
 A lane is a channel's group of threads on a rank; it does one primitive after the other. A connection carries slices from
 one rank to another and has a number of slots: a slice needs a free one, and frees it when the receiver has used it. By
 the Simple protocol a slice is passed on when it is there; by LL and LL128 line by line as it comes, and what the lane
-itself has to do runs while it waits. Deliberately left out: how warps share a lane's work.
+itself has to do runs while it waits. Between nodes a lane writes slices into a buffer at home, whatever the protocol, and
+a proxy sends each when it is whole: the lane is free by then, and the slot at home with it once the slice is over there.
+Deliberately left out: how warps share a lane's work, and how a proxy's own thread shares its time.
 """
 
 from collections import deque
@@ -55,6 +57,10 @@ class Connection:
     """Slices sent so far."""
     credit_s: float = 0.0
     """Seconds until the sender sees that a slot is free."""
+    proxy: int | None = None
+    """Between nodes, the lane of the proxy that sends what the sender's lane has written into a buffer at home."""
+    left_home: list[int] = field(default_factory=list)
+    """Between nodes, the proxy's message of each slice, after which its slot at home is free."""
 
 
 MOST_PIECES = 400_000
@@ -99,9 +105,10 @@ class Program(Lanes):
         key = (src, dst, channel, role)
         if key not in self._connections:
             costs = self.plan.costs
-            away = self._node.get(src) != self._node.get(dst)
-            credit_s = costs.credit_s + (costs.network_credit_s if away else 0.0)
-            self._connections[key] = Connection(src, dst, credit_s=credit_s)
+            made = self._connections[key] = Connection(src, dst, credit_s=costs.credit_s)
+            if self._node.get(src) != self._node.get(dst):
+                made.credit_s += costs.network.credit_s
+                made.proxy = self.port(src, f"channel {channel} proxy to {dst}{' ' if role else ''}{role}")
         return self._connections[key]
 
     def take(self, connection: Connection) -> tuple[int, int, float]:
@@ -176,9 +183,12 @@ class Program(Lanes):
         """
         on, pace = (lane, []) if beside is None else self._next_to(lane, beside)
         wanted = [*needs, *self._slot(connection), *pace]
-        op = self._transfer(
-            on, connection, offset, size, wanted, work, early, duration=duration, reduce=reduce, chunk=chunk, step=step
-        )
+        more: dict[str, Any] = {"reduce": reduce, "chunk": chunk, "step": step}
+        if connection.proxy is None:
+            op = self._transfer(on, connection, offset, size, wanted, work, early, duration=duration, **more)
+        else:
+            op = self._write(on, wanted, duration + work, early, chunk=chunk, step=step)
+            self._post(connection, (op, END, 0.0), offset, size, **more)
         if beside is None:
             self._step(lane, op)
         else:
@@ -253,26 +263,43 @@ class Program(Lanes):
         needs = [(connection.sent.popleft(), self._milestone, 0.0) for connection in receive]
         work, fixed_s = self._work_s(lane, primitive, size), self._fixed[lane]
         early = bool(needs) and self.kind.follows
-        if not send:
-            # What follows heads ends with the last byte, and so does a receive that waits for the end.
-            milestones = [(need, END, lag) for need, _, lag in needs]
-            op = self._add(
-                lane, -1, -1, 0, 0, 0, needs=milestones, duration=fixed_s + work, early=early, chunk=chunk, step=step
-            )
+        for connection in send:
+            needs += self._slot(connection)
+        near = [connection for connection in send if connection.proxy is None]
+        more: dict[str, Any] = {"reduce": reduce, "from_input": from_input, "chunk": chunk, "step": step}
+        if not near:
+            op = self._write(lane, needs, fixed_s + work, early, chunk=chunk, step=step)
         else:
-            more: dict[str, Any] = {"duration": fixed_s, "reduce": reduce, "from_input": from_input}
-            more |= {"chunk": chunk, "step": step}
-            for connection in send:
-                needs += self._slot(connection)
-            op = self._transfer(lane, send[0], offset, size, needs, work, early, **more)
-            for number, connection in enumerate(send[1:]):
+            op = self._transfer(lane, near[0], offset, size, needs, work, early, duration=fixed_s, **more)
+            for number, connection in enumerate(near[1:]):
                 # The same loop writes to all peers at once: a lane beside this one, held to its pace at both ends.
                 beside, pace = self._next_to(lane, number)
-                other = self._transfer(beside, connection, offset, size, needs + pace, work, early, **more)
+                other = self._transfer(beside, connection, offset, size, needs + pace, work, early, duration=fixed_s, **more)
                 self._beside.setdefault(op, []).append(other)
+        for connection in send:
+            if connection.proxy is not None:
+                self._post(connection, (op, LEFT if near else END, 0.0), offset, size, **more)
         for connection in receive:
             connection.used.append(op)
         self._last[lane] = op
+
+    def _write(
+        self, lane: int, needs: Iterable[tuple[int, int, float]], seconds: float, early: bool, **more: Any
+    ) -> int:
+        """Let a lane put a slice where it is wanted on its own GPU: in user memory, or in a buffer of the proxy."""
+        # What follows heads ends with the last byte, and so does what waits for the end.
+        milestones = [(need, END if milestone == HEAD else milestone, lag) for need, milestone, lag in needs]
+        return self._add(lane, -1, -1, 0, 0, 0, needs=milestones, duration=seconds, early=early, **more)
+
+    def _post(self, connection: Connection, made: tuple[int, int, float], offset: int, size: int, **more: Any) -> None:
+        """Let the proxy send a slice that is made, when the receiver has a free slot for it."""
+        assert connection.proxy is not None
+        wire = self.kind.wire(size)
+        needs = [(*made[:2], self.plan.costs.network.handshake_s(wire)), *self._taken(connection, connection.count)]
+        op = self._add(connection.proxy, connection.src, connection.dst, offset, size, wire, needs=needs, **more)
+        connection.sent.append(op)
+        connection.left_home.append(op)
+        connection.count += 1
 
     def _transfer(
         self,
@@ -296,8 +323,15 @@ class Program(Lanes):
         return op
 
     def _slot(self, connection: Connection) -> list[tuple[int, int, float]]:
-        """Return what a further slice waits for: the use of the slice whose slot it takes."""
+        """Return what a lane waits for before it writes a further slice: that the slot it takes is free."""
+        if connection.proxy is None:
+            return self._taken(connection, connection.count)
         place = connection.count - self.plan.slots
+        return [] if place < 0 else [(connection.left_home[place], END, 0.0)]
+
+    def _taken(self, connection: Connection, number: int) -> list[tuple[int, int, float]]:
+        """Return the use at the receiver of the slice whose slot there slice `number` takes."""
+        place = number - self.plan.slots
         if place < 0:
             return []
         if place >= len(connection.used):

@@ -17,6 +17,7 @@ from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import END, LEFT, Schedule
 from netsim.schedule.nccl.peers import PeerPlan
 from netsim.schedule.nccl.program import RECV, SEND
+from netsim.schedule.nccl.protocols import PROTOCOLS
 from netsim.schedule.nccl.rounds import part_bounds, part_channel
 from netsim.schedule.nccl.writer import Pace, Slots, Writer
 from netsim.schedule.pieces import checked_groups
@@ -129,7 +130,7 @@ class _Batch:
         plan = self._plan
         for part in self._parts:
             costs = plan.ll_costs if part.protocol == "ll" else plan.costs
-            ways_back = [costs.credit_s, costs.credit_s + costs.network_credit_s]
+            ways_back = [costs.credit_s, costs.credit_s + costs.network.credit_s]
             self._buffers[part] = [Slots(credit_s, plan.slots) for credit_s in ways_back[: 1 + part.network]]
         for part in self._parts:
             if part.src == part.dst:
@@ -175,12 +176,14 @@ class _Batch:
             second = self._buffers[part][1]
             proxy = writer.lane(relay, f"channel {part.channel} proxy of {part.src} to {part.dst}", starts=False)
             made = first.sent.popleft()
+            costs = self._plan.ll_costs if part.protocol == "ll" else self._plan.costs
+            handshake_s = costs.network.handshake_s(PROTOCOLS[part.protocol].wire(ranges[0][1]))
             op = writer.message(
                 proxy,
                 relay,
                 part.dst,
                 ranges,
-                [(made, END, 0.0), *second.needs(number)],
+                [(made, END, handshake_s), *second.needs(number)],
                 protocol=part.protocol,
                 from_input=relay == part.src,
                 **names,
