@@ -166,7 +166,7 @@ class NodeRoutes:
         route: list[int] = []
         while node != b:
             hops = [hop for hop in ways.hops[node] if min(self._width[hop[1]], ways.width[hop[0]]) >= widest]
-            entry = self._entry(b, source, hops) if len(hops) > 1 and self._seed is None else None
+            entry = self._entry(b, source, hops, spread) if len(hops) > 1 and self._seed is None else None
             if entry is None:
                 choice, rest = self._choose(len(hops), source, spread, node, rest)
                 entry = hops[choice]
@@ -174,7 +174,7 @@ class NodeRoutes:
             route.append(edge)
         return tuple(route)
 
-    def _entry(self, b: int, source: int, hops: list[tuple[int, int]]) -> tuple[int, int] | None:
+    def _entry(self, b: int, source: int, hops: list[tuple[int, int]], spread: int) -> tuple[int, int] | None:
         """Return which of several equal NICs of `b` data comes in by, None where this is not for `b` to say."""
         return None
 

@@ -121,7 +121,9 @@ class Router(NodeRoutes):
         return super().still_describes(graph) and ranks_of(graph) == self.ranks and Rules.of(graph.graph) == self.rules
 
     def path(self, src: int, dst: int, flow: int = 0) -> Path:
-        """Return the links from one rank to another, in order, as indices into `edges`; `flow` is below `flows`.
+        """Return the links from one rank to another, in order, as indices into `edges`.
+
+        `flow` is below `flows`, or below `ways` where routes are static.
 
         Raises
         ------
@@ -132,10 +134,19 @@ class Router(NodeRoutes):
         found = self._between.get(key)
         if found is None:
             a, b = self._rank_node[src], self._rank_node[dst]
-            spread = dst + flow * len(self.ranks)
+            spread = dst + (flow if self.seed is None else flow * len(self.ranks))
             same = self.hosts[a] == self.hosts[b]
             found = self._between[key] = self._within(a, b, spread) if same else self._across(a, b, spread)
         return found
+
+    @cached_property
+    def ways(self) -> int:
+        """How many static routes two ranks may have: the most network cards that a rank has for itself."""
+        shares = [1]
+        for gpu in self._rank_node if NIC in self._kind else ():
+            doors = self._doors_of(gpu, leaving=False)
+            shares.append(-(-len(doors) // len(self._sharers_of(gpu, doors))))
+        return max(shares)
 
     def paths(self, pairs: Sequence[tuple[int, ...]]) -> list[Path]:
         """Return the links of many routes at once, each given as `path` takes it.
@@ -236,24 +247,29 @@ class Router(NodeRoutes):
             raise self._no_route(a, b)
         return self._staged(a, b, direct, spread)
 
-    def _entry(self, b: int, source: int, hops: list[tuple[int, int]]) -> tuple[int, int] | None:
-        """Deal a host's GPUs out to the NICs that they share; a GPU with several for itself takes them by the source.
+    def _entry(self, b: int, source: int, hops: list[tuple[int, int]], spread: int) -> tuple[int, int] | None:
+        """Deal a host's GPUs out to the NICs that they share; a GPU with several for itself takes them by source and flow.
 
         The digits of the destination would send GPUs 1 and 3 of eight with four NICs through the same one.
         """
         doors = self._doors_of(b, leaving=False)
         if b not in self._rank_of or not {node for node, _ in hops} <= set(doors):
             return None
-        key = (self.hosts[b], doors)
+        sharers = self._sharers_of(b, doors)
+        own = -(-len(hops) // len(sharers))
+        turn = self._rank_of.get(source, source) + spread - self._rank_of[b]
+        return hops[(sharers.index(b) + len(sharers) * (turn % own)) % len(hops)]
+
+    def _sharers_of(self, gpu: int, doors: tuple[int, ...]) -> list[int]:
+        """Return the ranks of a GPU's host that have the same nearest NICs."""
+        key = (self.hosts[gpu], doors)
         if key not in self._sharers:
             self._sharers[key] = [
                 node
                 for node in self._rank_node
                 if self.hosts[node] == key[0] and self._doors_of(node, leaving=False) == doors
             ]
-        sharers = self._sharers[key]
-        own = -(-len(hops) // len(sharers))
-        return hops[(sharers.index(b) + len(sharers) * (self._rank_of.get(source, source) % own)) % len(hops)]
+        return self._sharers[key]
 
     def _staged(self, a: int, b: int, direct: Path, spread: int) -> Path:
         """Return a route between hosts with a stop in host memory wherever a NIC does not reach the GPU's."""

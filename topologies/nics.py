@@ -2,10 +2,11 @@
 
 Without options every GPU gets a NIC of its own beside it, under its PCIe switch or root complex, unless the machine
 brings NICs whose speed is not known: they become NICs of this kind. ``nics=N`` spreads N over the GPUs, ``at=`` names
-the places one by one. ``own`` keeps the machine's NICs as they are. Deliberately left out: NICs with several ports.
+the places one by one, and ``ports=N`` joins N ports of a NIC to one way to the network, as plugins do that stripe messages
+over rails. ``own`` keeps the machine's NICs as they are.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from netsim.errors import FabricError
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
 OWN = "own"
 """Name that stands for the NICs which a machine brings."""
 
-FORM = "KIND[:nics=N | at=gpu0+gpu4+cpu1][,gdr=LEVEL][,pxn=on|off]"
+FORM = "KIND[:nics=N | at=gpu0+gpu4+cpu1][,ports=N][,gdr=LEVEL][,pxn=on|off]"
 """The form of a NIC's text, for help and messages."""
 
-_KEYS = ("nics", "at", "gdr", "pxn")
+_KEYS = ("nics", "at", "ports", "gdr", "pxn")
 _MOST_NICS = 4096
+_MOST_PORTS = 64
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class NicSpec:
     """NICs a machine; None for one a GPU."""
     at: tuple[str, ...] = ()
     """Where each NIC sits: beside this GPU, or under this switch or root complex."""
+    ports: int = 1
+    """Ports of each new NIC, over which every message is striped."""
     gdr_level: str | None = None
     """Farthest path at which GPUDirect is used; None for NCCL's default."""
     pxn: bool = True
@@ -65,14 +69,15 @@ def parse_nic(text: str) -> NicSpec:
     profile = None
     if kind != OWN:
         profile = nic_profile(kind)
-    elif "nics" in options or "at" in options:
-        raise FabricError(f"{where}: own NICs sit where the machine has them; nics and at place new ones")
+    elif {"nics", "at", "ports"} & set(options):
+        raise FabricError(f"{where}: own NICs sit where the machine has them; nics, at and ports are for new ones")
     return NicSpec(
         text,
         profile,
         text if profile is None else text.replace(kind, profile.name, 1),
         count=whole(options["nics"], f"{where}: nics", _MOST_NICS) if "nics" in options else None,
         at=tuple(options["at"].split("+")) if "at" in options else (),
+        ports=whole(options.get("ports", "1"), f"{where}: ports", _MOST_PORTS),
         gdr_level=check_level(options["gdr"], f"{where}: gdr") if "gdr" in options else None,
         pxn=choice(options.get("pxn", "on"), ("on", "off"), f"{where}: pxn") == "on",
     )
@@ -95,7 +100,8 @@ def add_nics(machine: "nx.DiGraph[str]", spec: NicSpec, rate: str) -> None:
     """Give the machine the NICs of a spec: its own of unknown speed, or new ones, each with its link under ``port``."""
     if spec.profile is None:
         return
-    port = spec.profile.link(rate)
+    # Striped ports are one way: NCCL sees one device, and a message has the rate of all.
+    port = replace(spec.profile.link(rate, count=spec.ports), count=1)
     own = [node for node, data in machine.nodes(data=True) if data["kind"] == NIC and data.get("port") is None]
     if own and spec.count is None and not spec.at:
         for node in own:

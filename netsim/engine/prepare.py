@@ -175,6 +175,9 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
     flows = router.flows
     if flows > 1:
         code = code * flows + np.where(kind == TRANSFER, _turns(code) % flows, 0)
+    elif schedule.flow.any():
+        flows = router.ways
+        code = code * flows + np.where(kind == TRANSFER, schedule.flow % flows, 0)
     codes, path_of = np.unique(code, return_inverse=True)
     switches: dict[tuple[int, str], int] = {}
     turned = [divmod(value, flows) for value in codes.tolist()]

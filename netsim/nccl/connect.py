@@ -6,6 +6,7 @@ graph/trees.cc): channel c of the search becomes channels c (first tree) and c +
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from netsim.errors import NetsimError
@@ -53,8 +54,7 @@ def channels_of(
     for number, source in enumerate(used[:count]):
         if source not in found:
             found[source] = _channel(communicator, algorithm, source)
-        like = found[source]
-        channels.append(Channel(number, like.ring, like.tree, chains=like.chains))
+        channels.append(replace(found[source], number=number))
     return tuple(channels)
 
 
@@ -65,14 +65,31 @@ def _enough(count: int, available: int) -> None:
 
 def _channel(communicator: Communicator, algorithm: str, source: Source) -> Channel:
     if algorithm == RING:
-        return Channel(0, ring=ring(communicator, source.order))
+        return Channel(0, ring=ring(communicator, source.order), flows=_ring_flows(communicator, source.order))
     if algorithm == TREE:
-        return Channel(0, tree=tree(communicator, source.order, second=source.second_tree))
+        # Up and down go by the card at the first GPU of the chain.
+        ends = [(order.gpus[0], order.nic_in) for order in _graph(communicator, TREE).orders]
+        flows = (_card(ends, source.order),) * len(communicator.nodes)
+        return Channel(0, tree=tree(communicator, source.order, second=source.second_tree), flows=flows)
     if algorithm == COLLNET_CHAIN:
         lines = chains(communicator, source.order)
         parents, below = _chained(communicator.ranks, lines)
         return Channel(0, tree=Tree(tuple(parents), tuple(map(tuple, below))), chains=lines)
     return Channel(0)
+
+
+def _ring_flows(communicator: Communicator, channel: int) -> Ranks:
+    """Return by which of its cards the last GPU of each node sends on a ring; `ring` says which nodes swap channels."""
+    ends = [(order.gpus[-1], order.nic_out) for order in _graph(communicator, RING).orders]
+    turned = channel ^ 1 if swaps_rails(communicator) else channel
+    return tuple(_card(ends, turned if number % 2 else channel) for number in range(len(communicator.nodes)))
+
+
+def _card(ends: Sequence[tuple[int, int | None]], channel: int) -> int:
+    """Return which of the cards that channels use at one GPU a channel uses, given GPU and card of every channel."""
+    gpu, card = ends[channel]
+    cards = sorted({other for at, other in ends if at == gpu and other is not None})
+    return 0 if card is None else cards.index(card)
 
 
 def ring(communicator: Communicator, channel: int) -> Ranks:

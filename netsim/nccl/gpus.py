@@ -90,6 +90,7 @@ def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False) 
         rates=Rates(**given),
         nvls_loop_s=_time(in_switch, "loop"),
         nvls_rate=parse_rate(in_switch["rate"], where="rate") if in_switch else math.inf,
+        nvls_reduce_rate=parse_rate(in_switch["reduce"], where="reduce") if in_switch else math.inf,
         # The rate of LL between peers is that of half a block, as it was measured.
         halves=float(between["share"]) if protocol != "ll" else 2.0,
     )

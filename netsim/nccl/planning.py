@@ -4,6 +4,8 @@ Puts `netsim.nccl.channels` (how much, in which portions) and `netsim.nccl.conne
 and receives, and so alltoall, sendrecv, gather and scatter, are planned elsewhere.
 """
 
+from dataclasses import replace
+
 from netsim.errors import NetsimError
 from netsim.nccl.channels import operation
 from netsim.nccl.communicator import Communicator
@@ -90,8 +92,8 @@ def plan(
         laid = channels_of(communicator, algorithm, found.channels, settings)
     chunk_bytes = found.chunk_bytes[0]
     used = tuple(
-        Channel(c.number, c.ring, c.tree, c.node_tree, c.chains, 0 if chunk == chunk_bytes else chunk)
-        for c, chunk in zip(laid, found.chunk_bytes[: len(laid)], strict=True)
+        replace(channel, chunk_bytes=0 if chunk == chunk_bytes else chunk)
+        for channel, chunk in zip(laid, found.chunk_bytes[: len(laid)], strict=True)
     )
     return Plan(
         collective,

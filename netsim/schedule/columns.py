@@ -48,6 +48,7 @@ COLUMNS: tuple[tuple[str, type[np.generic], object], ...] = (
     ("work", np.float64, 0.0),
     ("feed", np.int64, 0),
     ("early", np.bool_, False),
+    ("flow", np.int32, 0),
     ("resource", np.int32, -1),
     ("units", np.int32, 0),
 )
@@ -99,6 +100,8 @@ class Schedule:
     """Bytes of the pieces in which the lane feeds the first link; 0 feeds the message whole."""
     early: npt.NDArray[np.bool_]
     """Whether duration and work run from when the lane is free, while the operation still waits for what it requires."""
+    flow: npt.NDArray[np.int32]
+    """Messages of one pair and flow take one way; others may take another where a rank has several network cards."""
     resource: npt.NDArray[np.int32]
     """What a compute operation occupies (an SM share, a copy engine), or -1."""
     units: npt.NDArray[np.int32]

@@ -64,7 +64,9 @@ class Costs:
     nvls_loop_s: float = 0.0
     """Seconds that a loop of NVLS costs each of its stages, whatever its bytes."""
     nvls_rate: float = math.inf
-    """Bytes of a loop, of all heads together, that a stage of NVLS does in a second."""
+    """Bytes of a loop, of all heads together, that a rank copies in or out of the buffers of NVLS in a second."""
+    nvls_reduce_rate: float = math.inf
+    """Bytes of its own chunk that a head of NVLS has added up, or copied to all, in a second."""
 
     halves: float = 1.0
     """On the rates of send/recv, where half of the threads send and half receive: what each does above half."""
@@ -84,9 +86,13 @@ class Costs:
             return self.slice_s + self.threads_s * threads / 640
         return self.slice_s + self.threads_s * math.log2(max(threads, 96) / 96) / math.log2(512 / 96)
 
-    def nvls_work_s(self, size_bytes: int) -> float:
-        """Return the seconds of a stage of NVLS for the bytes of a loop, beside the fixed part."""
-        return size_bytes / self.nvls_rate
+    def nvls_copy_s(self, size_bytes: int) -> float:
+        """Return the seconds in which a rank copies the bytes of a loop, the fixed part included."""
+        return self.nvls_loop_s + size_bytes / self.nvls_rate
+
+    def nvls_reduce_s(self, size_bytes: int) -> float:
+        """Return the seconds of a head for its chunk of a loop, beside the fixed part."""
+        return size_bytes / self.nvls_reduce_rate
 
 
 FREE = Costs(feed_bytes=0)

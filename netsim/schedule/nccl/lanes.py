@@ -26,7 +26,7 @@ PRIMITIVES = tuple(rate.name for rate in fields(Rates))
 """Names of the primitives; each has a rate in `Costs`."""
 
 _NAMES = ("kind", "src", "dst", "offset", "size", "wire", "chunk", "step", "lane")
-_MORE = ("reduce", "from_input", "duration", "work", "feed", "early", "group")
+_MORE = ("reduce", "from_input", "duration", "work", "feed", "early", "group", "flow")
 
 
 class Lanes:
@@ -133,6 +133,7 @@ class Lanes:
         step: float = 0,
         kind: int | None = None,
         group: int = -1,
+        flow: int = 0,
     ) -> int:
         op = len(self._columns["lane"])
         if self._limit is not None and op >= self._limit:
@@ -142,7 +143,8 @@ class Lanes:
             )
         if kind is None:
             kind = TRANSFER if src >= 0 else COMPUTE
-        row = (kind, src, dst, offset, size, wire, chunk, step, lane, reduce, from_input, duration, work, feed, early, group)
+        row: tuple[float, ...] = (kind, src, dst, offset, size, wire, chunk, step, lane, reduce, from_input)
+        row += (duration, work, feed, early, group, flow)
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
         self._requires += [(op, need, milestone, lag) for need, milestone, lag in needs]

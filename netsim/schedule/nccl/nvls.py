@@ -149,17 +149,13 @@ class Domain:
         self._emptied: dict[int, list[int]] = {}
         """For each loop the copies out of the buffer."""
 
-    def work_s(self, size: int) -> float:
-        """Return the seconds that a head works on its chunk: all heads' chunks at once make up the loop."""
-        return self.program.plan.costs.nvls_work_s(size * len(self.heads))
-
     def copy_in(self, loop: int, size: int) -> None:
         """Let every rank copy its data of a loop into its buffer; no buffer is needed where user memory is registered."""
         plan = self.program.plan
         if plan.registered:
             return
         needs = self._freed(self._read, loop)
-        seconds = plan.costs.nvls_loop_s + plan.costs.nvls_work_s(size)
+        seconds = plan.costs.nvls_copy_s(size)
         self._filled[loop] = [
             self.program.operation(
                 self.program.lane(rank, self.channel, "copy in"), COMPUTE, needs=needs, duration=seconds, chunk=loop
@@ -221,7 +217,7 @@ class Domain:
             needs=needs,
             group=self._group,
             duration=program.plan.costs.nvls_loop_s,
-            work=self.work_s(size),
+            work=program.plan.costs.nvls_reduce_s(size),
             chunk=loop,
             step=1,
             **more,
@@ -246,7 +242,7 @@ class Domain:
         plan = self.program.plan
         if plan.registered:
             return
-        seconds = plan.costs.nvls_loop_s + plan.costs.nvls_work_s(size)
+        seconds = plan.costs.nvls_copy_s(size)
         self._emptied[loop] = [
             self.program.operation(
                 self.program.lane(rank, self.channel, "copy out"),
@@ -302,7 +298,11 @@ def _over_nodes(program: Program, nodes: tuple[Ranks, ...], heads: tuple[Ranks, 
                 before = taken.pop((place, head, loop - plan.slots), None)
                 slot = [] if before is None else [(before, LEFT, plan.costs.credit_s)]
                 _, output = domain.pull(loop, head, offset, part, slot)
-                work: dict[str, Any] = {"duration": plan.costs.nvls_loop_s, "work": domain.work_s(part), "early": True}
+                work: dict[str, Any] = {
+                    "duration": plan.costs.nvls_loop_s,
+                    "work": plan.costs.nvls_reduce_s(part),
+                    "early": True,
+                }
                 needs = [(output, END, 0.0)]
                 lane = program.lane(head, number, "reduce")
                 legs.append(program.operation(lane, LEG, src=head, needs=needs, **here, **work))
@@ -334,7 +334,7 @@ def _reduce_scatter(program: Program, domains: list[Domain]) -> None:
         domain.copy_in(loop, size * len(blocks))
         for head, offset in blocks:
             _, output = domain.pull(loop, head, offset, size)
-            seconds = costs.nvls_loop_s + domain.work_s(size)
+            seconds = costs.nvls_loop_s + costs.nvls_reduce_s(size)
             lane = program.lane(head, domain.channel, "reduce")
             needs = [(output, END, 0.0)]
             domain.read(

@@ -210,6 +210,7 @@ class _Trees:
             reduce=plan.collective == "reduce_scatter",
             chunk=owners[0],
             step=step,
+            flow=self._channel,
         )
         uses: list[tuple[int, int]] = []
         self._slots[rank, away].used.append(uses)

@@ -46,6 +46,8 @@ class Channel:
     """CollnetChain: ranks of each node from the one at the network down."""
     chunk_bytes: int = 0
     """Payload of its chunks where they differ from the plan's; 0 where they do not."""
+    flows: Ranks = ()
+    """For each node, which of the network cards of the GPU that sends there it leaves by, where GPUs have several."""
 
 
 @dataclass(frozen=True)

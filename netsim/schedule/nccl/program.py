@@ -49,6 +49,8 @@ class Connection:
 
     src: int
     dst: int
+    flow: int = 0
+    """As in `netsim.schedule.columns.Schedule`."""
     sent: deque[int] = field(default_factory=deque)
     """Slices that have been sent and not yet received."""
     used: list[int] = field(default_factory=list)
@@ -99,6 +101,7 @@ class Program(Lanes):
         self._milestone = HEAD if self.kind.follows else END
         self._connections: dict[tuple[int, int, int, str], Connection] = {}
         self._node = {rank: number for number, node in enumerate(plan.nodes) for rank in node}
+        self._flows = {channel.number: channel.flows for channel in plan.channels}
 
     def connection(self, src: int, dst: int, channel: int, role: str = "") -> Connection:
         """Return the connection of a channel from one rank to another."""
@@ -108,6 +111,8 @@ class Program(Lanes):
             made = self._connections[key] = Connection(src, dst, credit_s=costs.credit_s)
             if self._node.get(src) != self._node.get(dst):
                 made.credit_s += costs.network.credit_s
+                flows = self._flows.get(channel, ())
+                made.flow = flows[self._node[src]] if flows else 0
                 made.proxy = self.port(src, f"channel {channel} proxy to {dst}{' ' if role else ''}{role}")
         return self._connections[key]
 
@@ -283,9 +288,7 @@ class Program(Lanes):
             connection.used.append(op)
         self._last[lane] = op
 
-    def _write(
-        self, lane: int, needs: Iterable[tuple[int, int, float]], seconds: float, early: bool, **more: Any
-    ) -> int:
+    def _write(self, lane: int, needs: Iterable[tuple[int, int, float]], seconds: float, early: bool, **more: Any) -> int:
         """Let a lane put a slice where it is wanted on its own GPU: in user memory, or in a buffer of the proxy."""
         # What follows heads ends with the last byte, and so does what waits for the end.
         milestones = [(need, END if milestone == HEAD else milestone, lag) for need, milestone, lag in needs]
@@ -296,7 +299,8 @@ class Program(Lanes):
         assert connection.proxy is not None
         wire = self.kind.wire(size)
         needs = [(*made[:2], self.plan.costs.network.handshake_s(wire)), *self._taken(connection, connection.count)]
-        op = self._add(connection.proxy, connection.src, connection.dst, offset, size, wire, needs=needs, **more)
+        ends = connection.src, connection.dst
+        op = self._add(connection.proxy, *ends, offset, size, wire, needs=needs, flow=connection.flow, **more)
         connection.sent.append(op)
         connection.left_home.append(op)
         connection.count += 1

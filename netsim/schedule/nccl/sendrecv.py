@@ -186,6 +186,7 @@ class _Batch:
                 [(made, END, handshake_s), *second.needs(number)],
                 protocol=part.protocol,
                 from_input=relay == part.src,
+                flow=part.channel,
                 **names,
             )
             first.used.append([(op, END)])

@@ -24,7 +24,7 @@ Ranges = Sequence[tuple[int, int]]
 _NOTHING: Ranges = ((0, 0),)
 _COLUMNS = (
     *("lane", "src", "dst", "kind", "wire", "chunk", "step", "reduce", "from_input"),
-    *("duration", "work", "feed", "early", "group"),
+    *("duration", "work", "feed", "early", "group", "flow"),
 )
 
 
@@ -241,6 +241,7 @@ class Writer:
         feed: int = 0,
         early: bool = False,
         group: int = -1,
+        flow: int = 0,
     ) -> int:
         op = len(self._rows)
         if self._limit is not None and op >= self._limit:
@@ -249,7 +250,7 @@ class Writer:
                 f"{builder.collective} by {builder.algorithm} over {builder.ranks} ranks needs more than the limit of "
                 f"{self._limit} messages; raise it with --max-messages"
             )
-        row = (lane, src, dst, kind, wire, chunk, step, reduce, from_input, duration, work, feed, early, group)
+        row = (lane, src, dst, kind, wire, chunk, step, reduce, from_input, duration, work, feed, early, group, flow)
         self._rows.append(row)
         counts, offsets, sizes = self._ranges
         counts.append(len(ranges))
