@@ -1,8 +1,9 @@
 """What a topology graph must carry: node kinds, the frozen `Link` on every edge, and the check that all of it is there.
 
 A topology is a `networkx.DiGraph`; each directed edge is one link and holds a `Link` under the key ``link``. Both
-directions of a cable are two edges (full duplex). A limit that several flows share is one edge on all of their paths;
-one that both directions share is an edge between two halves of a node. The graph is a description: engines keep their
+directions of a cable are two edges (full duplex). A limit that several flows share is one edge on all of their paths. One
+that both directions share is a link from a root complex or a PCIe switch to itself: all data that passes there between a
+GPU and a NIC, whichever way, takes it too. The graph is a description: engines keep their
 running state elsewhere. Nothing here knows about time on a link or about routes.
 
 Node attributes: ``kind`` (one of `KINDS`), ``host`` (name of the server a node belongs to, or absent),
@@ -38,6 +39,10 @@ KINDS = (GPU, NVSWITCH, PCIE_SWITCH, ROOT_COMPLEX, HOST_MEMORY, NIC, NETWORK_SWI
 # Whether a route may pass through a node of this kind when the node does not say so itself: GPUs do not forward
 # (nccl.md 5.1) and host memory is an end point; staging names it as a stop of its own.
 TRANSIT = {kind: kind not in (GPU, HOST_MEMORY) for kind in KINDS}
+
+
+SHARING = (ROOT_COMPLEX, PCIE_SWITCH)
+"""Kinds of nodes that may have a link to themselves: a limit that both directions of what passes there share."""
 
 
 @dataclass(frozen=True)
@@ -194,8 +199,11 @@ def check_fabric(graph: "nx.DiGraph[str]") -> None:
     for source, target, link in links_of(graph):
         if not isinstance(link, Link):
             raise FabricError(f"edge {source!r} -> {target!r} carries no Link under the key 'link' (found {link!r})")
-        if source == target:
-            raise FabricError(f"node {source!r} has a link to itself; a link joins two nodes")
+        if source == target and graph.nodes[source]["kind"] not in SHARING:
+            raise FabricError(
+                f"node {source!r} has a link to itself; a link joins two nodes, or is what a root complex or a PCIe switch "
+                "passes on between GPUs and NICs, both directions together"
+            )
     ranks = ranks_of(graph)
     if not ranks:
         raise FabricError("the topology has no GPU, so it has no ranks; add nodes of kind 'gpu'")

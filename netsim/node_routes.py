@@ -60,12 +60,16 @@ class NodeRoutes:
         self.links = []
         self._width: list[float] = []
         self._ends: list[tuple[int, int]] = []
+        self._shared: dict[int, int] = {}
         for source, target, link in links_of(graph):
             edge = len(self.edges)
             self.edges.append((source, target))
             self._ends.append((self.index[source], self.index[target]))
             self.links.append(link)
             self._width.append(link.bandwidth_bytes_per_s)
+            if source == target:
+                self._shared[self.index[source]] = edge
+                continue
             self._out[self.index[source]].append((self.index[target], edge))
             self._in[self.index[target]].append((self.index[source], edge))
         self._island = self._islands()
@@ -113,6 +117,18 @@ class NodeRoutes:
         if NIC in (self._kind[a], self._kind[b]) or self._island[a] == self._island[b]:
             return "inside"
         return "doors"
+
+    def _with_shared(self, path: Path) -> Path:
+        """Return a path with the links to themselves of the nodes that it passes."""
+        if not self._shared:
+            return path
+        full: list[int] = []
+        for place, edge in enumerate(path):
+            full.append(edge)
+            node = self._ends[edge][1]
+            if node in self._shared and place + 1 < len(path):
+                full.append(self._shared[node])
+        return tuple(full)
 
     def _route(self, a: int, b: int, spread: int) -> Path:
         """Return one shortest route between two nodes; `spread` chooses among equal ones."""

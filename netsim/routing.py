@@ -280,9 +280,13 @@ class Router(NodeRoutes):
         if not self.rules.nic_reaches(self._type(out, gpu_first=True)):
             here = self._nearest_memory(a, leaving=True)
             out = self._route(a, here, spread) + self._route(here, self._ends[direct[nics[0]]][0], spread)
+        else:
+            out = self._with_shared(out)
         if not self.rules.nic_reaches(self._type(back, gpu_first=False)):
             there = self._nearest_memory(b, leaving=False)
             back = self._route(self._ends[direct[nics[-1]]][0], there, spread) + self._route(there, b, spread)
+        else:
+            back = self._with_shared(back)
         return out + direct[nics[0] : nics[-1]] + back
 
     def _type(self, route: Path, *, gpu_first: bool) -> str:

@@ -6,12 +6,13 @@ wish is recorded in the graph. Left out: clusters of unlike machines.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from netsim.errors import FabricError
 from netsim.fabric import HOST_MEMORY, Link, ranks_of
 from topologies.fabrics import Ports, add_network, parse_fabric
-from topologies.nics import add_nics, add_rules, parse_nic
+from topologies.nics import add_nics, add_rules, add_shared_limits, parse_nic
 from topologies.profiles import Profile, profile_names
 
 if TYPE_CHECKING:
@@ -91,10 +92,13 @@ def cluster(
             "add nodes of kind 'host_memory' or leave GPUDirect on"
         )
     add_rules(machine, spec, gpudirect)
+    add_shared_limits(machine, rate)
     if port_profile is not None:
         for _, data in machine.nodes(data=True):
             if data.get("port") is not None:
-                data["port"] = port_profile.link(rate, count=data["port"].count)
+                striped = 1 if spec is None or spec.profile is None else spec.ports
+                count = data["port"].count
+                data["port"] = replace(port_profile.link(rate, count=count * striped), count=count)
     if nodes == 1:
         return machine
     graph, ports = _copies(machine, nodes)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim.errors import FabricError, ProfileError
-from netsim.fabric import GPU, HOST_MEMORY, KINDS, ROOT_COMPLEX, Link, check_fabric
+from netsim.fabric import GPU, HOST_MEMORY, KINDS, ROOT_COMPLEX, SHARING, Link, check_fabric
 from netsim.reach import check_level
 from netsim.reading import UNREADABLE, first_problem, read_regular, safe_yaml
 from netsim.units import parse_bytes, parse_rate, parse_time
@@ -267,10 +267,13 @@ def _add_link(graph: "nx.DiGraph[str]", entry: object, place: str, rate: str) ->
     for end in ends:
         if end not in graph:
             raise FabricError(f"{place}: there is no node {_short(end)} in nodes")
-    if ends[0] == ends[1]:
-        raise FabricError(f"{place}: it joins a node to itself; a link joins two nodes")
+    if ends[0] == ends[1] and graph.nodes[ends[0]]["kind"] not in SHARING:
+        raise FabricError(
+            f"{place}: it joins a node to itself; a link joins two nodes, or is what a {' or '.join(SHARING)} passes on "
+            "between GPUs and NICs, both directions together"
+        )
     link = _link(entry, place, rate)
-    for pair in (ends, ends[::-1]) if "between" in entry else (ends,):
+    for pair in dict.fromkeys((ends, ends[::-1]) if "between" in entry else (ends,)):
         if graph.has_edge(*pair):
             raise FabricError(
                 f"{place}: {pair[0]!r} -> {pair[1]!r} has a link already; parallel links are one entry with count"

@@ -157,7 +157,8 @@ def _entries(graph: "nx.DiGraph[str]") -> Iterator[tuple[str, Link]]:
         while waiting[node]:
             other = waiting[node][-1]
             link = graph.edges[node, other]["link"]
-            if not graph.has_edge(other, node) or graph.edges[other, node]["link"] != link or node not in waiting[other]:
+            back = other != node and graph.has_edge(other, node) and graph.edges[other, node]["link"] == link
+            if not back or node not in waiting[other]:
                 waiting[node].pop()
                 yield f"from: {_scalar(node)}, to: {_scalar(other)}", link
             elif waiting[other][-1] == node:

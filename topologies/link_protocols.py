@@ -47,7 +47,7 @@ def read_protocols(table: Mapping[str, Any], where: str = "") -> LinkProtocols |
         ),
         share=tuple((name, share(key)) for key, name in _SHARES.items() if key in table),
         post_s=times["post"],
-        eager_bytes=parse_bytes(table.get("eager", 0), where=f"{place}eager"),
+        eager_bytes=parse_bytes(str(table.get("eager", "0")), where=f"{place}eager"),
         rendezvous_s=times["rendezvous"],
     )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from netsim.errors import FabricError
 from netsim.fabric import GPU, HOST_MEMORY, NIC, NVSWITCH, PCIE_SWITCH, ROOT_COMPLEX, Link, ranks_of
 from netsim.reach import DEFAULT_LEVEL, check_level
+from netsim.units import format_rate
 from topologies.options import check_keys, choice, split_options, whole
 from topologies.profiles import Profile, family_of, load_profile, profile_names
 from topologies.wiring import join
@@ -26,6 +27,7 @@ FORM = "KIND[:nics=N | at=gpu0+gpu4+cpu1][,ports=N][,gdr=LEVEL][,pxn=on|off]"
 """The form of a NIC's text, for help and messages."""
 
 _KEYS = ("nics", "at", "ports", "gdr", "pxn")
+_GEN4, _SHARED_GEN4 = "pcie4", "root_pcie4"
 _MOST_NICS = 4096
 _MOST_PORTS = 64
 
@@ -141,6 +143,22 @@ def add_rules(machine: "nx.DiGraph[str]", spec: NicSpec | None, gpudirect: bool)
         machine.graph["pxn"] = False
     elif gpudirect and _has_gpu_links(machine):
         machine.graph.setdefault("pxn", True)
+
+
+def add_shared_limits(machine: "nx.DiGraph[str]", rate: str) -> None:
+    """Say what a root complex passes on between GPUs and NICs that hang on it without a switch, both directions together.
+
+    It is known for PCIe Gen4 only; a link of the root complex to itself that is there already stays.
+    """
+    for root in [node for node, data in machine.nodes(data=True) if data["kind"] == ROOT_COMPLEX]:
+        beside = {
+            machine.nodes[b]["kind"] for _, b, data in machine.out_edges(root, data=True) if data["link"].kind == _GEN4
+        }
+        if {GPU, NIC} <= beside and not machine.has_edge(root, root):
+            link = load_profile(_SHARED_GEN4).link(rate)
+            machine.add_edge(root, root, link=link)
+            words = f"assumed: what {root} passes on between GPUs and NICs shares {format_rate(link.bandwidth_bytes_per_s)}"
+            machine.graph["remarks"] = (*machine.graph.get("remarks", ()), f"{words} in both directions ({_SHARED_GEN4})")
 
 
 def _has_gpu_links(machine: "nx.DiGraph[str]") -> bool:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from netsim.errors import FabricError
 from netsim.fabric import Link
 from netsim.routing import Router
+from netsim.runs import simulate
+from netsim.schedule.dag import ScheduleBuilder
 from netsim.testing import star
 
 
@@ -395,3 +397,49 @@ def test_a_router_knows_when_its_graph_has_become_another(change):
 def test_a_policy_that_is_no_text_is_refused(policy):
     with pytest.raises(FabricError, match="unknown routing .*; accepted are static, ecmp:SEED"):
         Router(star(2), policy)
+
+
+def sharing(kind="root_complex", level="PHB"):
+    """Two hosts whose GPU and NIC hang on one node that has a link to itself."""
+    nodes, cables = {"net": "network_switch"}, []
+    for host in "ab":
+        kinds = {"gpu": "gpu", "nic": "nic", "root": kind, "memory": "host_memory"}
+        nodes |= {f"{name}_{host}": {"kind": sort, "host": host} for name, sort in kinds.items()}
+        cables += [(f"gpu_{host}", f"root_{host}", 32), (f"nic_{host}", f"root_{host}", 32)]
+        cables += [(f"root_{host}", f"memory_{host}", 32), (f"nic_{host}", "net", 50)]
+    graph = graph_of(nodes, cables, gdr_level=level)
+    for host in "ab":
+        graph.add_edge(f"root_{host}", f"root_{host}", link=Link(0.0, 30e9))
+    return graph
+
+
+@pytest.mark.parametrize("kind", ["root_complex", "pcie_switch"])
+def test_what_both_directions_share_is_on_the_routes_of_both(kind):
+    router = Router(sharing(kind))
+    assert names(router, router.path(0, 1)) == "gpu_a-root_a-root_a-nic_a-net-nic_b-root_b-root_b-gpu_b"
+    shared = router.edges.index(("root_a", "root_a"))
+    assert shared in router.path(0, 1)
+    assert shared in router.path(1, 0)
+
+
+def test_two_directions_at_once_have_the_shared_rate_between_them():
+    # 3 GB each way at once over 30 GB/s in all: 0.2 s; one way alone takes 0.1.
+    both = ScheduleBuilder("alltoall", "both ways", ranks=2, size_bytes=6 * 10**9)
+    one = ScheduleBuilder("broadcast", "one way", ranks=2, size_bytes=3 * 10**9)
+    for src in (0, 1):
+        both.send(src, 1 - src, size=3 * 10**9, from_input=True)
+    one.send(0, 1, size=3 * 10**9)
+    assert simulate(sharing(), one.build()).time_s == pytest.approx(0.1, rel=1e-3)
+    assert simulate(sharing(), both.build()).time_s == pytest.approx(0.2, rel=1e-3)
+
+
+def test_what_is_staged_does_not_pass_from_gpu_to_nic():
+    router = Router(sharing(level="PXB"))
+    assert router.edges.index(("root_a", "root_a")) not in router.path(0, 1)
+
+
+def test_only_what_passes_data_on_inside_a_host_may_have_a_link_to_itself():
+    graph = sharing()
+    graph.add_edge("net", "net", link=Link(0.0, 30e9))
+    with pytest.raises(FabricError, match="'net' has a link to itself"):
+        Router(graph)

@@ -64,6 +64,12 @@ def test_every_sample_that_loads_comes_back_equal(tmp_path: Path, shared: Path) 
             assert_equal(graph, again(graph, tmp_path, rate))
 
 
+def test_a_limit_that_both_directions_share_comes_back_equal(tmp_path: Path) -> None:
+    graph = build("pcie-pair", nodes=2, nic="hdr200")
+    assert graph.has_edge("node0/cpu0", "node0/cpu0")
+    assert_equal(graph, again(graph, tmp_path))
+
+
 def test_times_are_the_same_to_the_last_digit(tmp_path: Path) -> None:
     graph = build("dgx-1v", nodes=2, nic="edr100")
     back = again(graph, tmp_path)

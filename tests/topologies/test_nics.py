@@ -4,7 +4,7 @@ import pytest
 
 from netsim.errors import FabricError, NetsimError
 from netsim.routing import Router
-from topologies import build
+from topologies import build, remarks
 from topologies.nics import parse_nic
 
 
@@ -66,7 +66,8 @@ def test_without_host_memory_nothing_can_be_staged(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     graph = build(str(path), nodes=2, nic="hdr200")
-    assert hops(graph, 0, 1) == "node0/a node0/c node0/nic0 network node1/nic0 node1/c node1/a"
+    # The root complex is passed by its link to itself, which both directions share.
+    assert hops(graph, 0, 1) == "node0/a node0/c node0/c node0/nic0 network node1/nic0 node1/c node1/c node1/a"
 
 
 def test_a_gpu_without_a_nic_nearby_sends_through_a_peer_on_nvlink() -> None:
@@ -112,7 +113,7 @@ def test_the_title_names_kind_and_options() -> None:
         ("ndr", "unknown NIC kind 'ndr'"),
         ("ndr400:", "unknown NIC kind 'ndr400:'"),
         ("ndr400:4", "unknown NIC kind 'ndr400:4'.*KIND"),
-        ("ndr400:count=4", "unknown key 'count'; accepted are nics, at, gdr, pxn"),
+        ("ndr400:count=4", "unknown key 'count'; accepted are nics, at, ports, gdr, pxn"),
         ("ndr400:nics=0", "nics is '0'"),
         ("ndr400:nics=99999", "nics is '99999'; it must be a whole number from 1 to 4096"),
         ("ndr400:nics=2,at=gpu0", "nics and at both say how many"),
@@ -171,6 +172,31 @@ def test_gpus_without_a_nic_of_their_own_are_dealt_out_to_those_they_share() -> 
 def test_a_gpu_with_several_nics_receives_by_all_of_them() -> None:
     router = Router(build("hgx-h100", nodes=2, nic="efa100:nics=32"))
     assert sorted(entry(router, src, 10) for src in range(8)) == sorted([f"node1/nic{nic}" for nic in (8, 9, 10, 11)] * 2)
+
+
+def test_flows_of_a_pair_use_all_nics_of_both_gpus() -> None:
+    router = Router(build("hgx-h100", nodes=2, nic="efa100:nics=32"))
+    assert router.ways == 4
+    paths = [[router.edges[edge] for edge in router.path(1, 9, flow)] for flow in range(4)]
+    for host in ("node0", "node1"):
+        used = {node for path in paths for edge in path for node in edge if node.startswith(f"{host}/nic")}
+        assert used == {f"{host}/nic{nic}" for nic in (4, 5, 6, 7)}
+
+
+def test_striped_ports_are_one_card_of_their_joint_rate() -> None:
+    graph = build("hgx-h100", nodes=2, nic="efa100:nics=8,ports=4")
+    link = graph.edges["node0/nic0", "network"]["link"]
+    assert (link.bandwidth_bytes_per_s, link.count) == (4 * 11.8e9, 1)
+    assert Router(graph).ways == 1
+
+
+def test_a_gen4_root_complex_shares_what_it_passes_between_gpu_and_nic() -> None:
+    graph = build("pcie-pair", nodes=2, nic="hdr200")
+    assert graph.edges["node0/cpu0", "node0/cpu0"]["link"].bandwidth_bytes_per_s == 31.7e9
+    assert any("shares 31.7 GB/s in both directions" in remark for remark in remarks(graph))
+    # Behind a switch, or in another generation, nothing is known of such a limit.
+    assert not build("pcie-gen4-8", nodes=2, nic="hdr200").has_edge("node0/cpu0", "node0/cpu0")
+    assert not build("rtx5090-8", nodes=2, nic="ndr400").has_edge("node0/cpu0", "node0/cpu0")
 
 
 def test_a_gpu_that_no_nic_is_joined_to_is_named() -> None:

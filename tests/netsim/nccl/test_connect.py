@@ -117,6 +117,26 @@ def test_on_an_even_number_of_nodes_no_ring_changes_rail(nodes: int) -> None:
         assert all(a % 8 == b % 8 for a, b in between)
 
 
+def test_channels_leave_by_the_cards_that_they_were_searched_with() -> None:
+    # Four cards a GPU: the two ends of each ring channel use all of them, each for as many channels.
+    found = communicator(build("hgx-h100", nodes=3, nic="efa100:nics=32"))
+    for algorithm in ("ring", "tree"):
+        used: dict[tuple[int, int], list[int]] = {}
+        for channel in channels_of(found, algorithm, 64):
+            assert len(channel.flows) == 3
+            for node, flow in enumerate(channel.flows):
+                ranks = found.nodes[node]
+                if channel.tree is not None:
+                    leaves = next(rank for rank in ranks if channel.tree.parent[rank] not in ranks)
+                else:
+                    steps = zip(channel.ring, (*channel.ring[1:], channel.ring[0]), strict=True)
+                    leaves = next(rank for rank, following in steps if rank in ranks and following not in ranks)
+                used.setdefault((node, leaves), []).append(flow)
+        assert len(used) == 3 * 8
+        for flows in used.values():
+            assert sorted(flows) == sorted([0, 1, 2, 3] * 2), algorithm
+
+
 def test_on_an_odd_number_of_nodes_only_the_last_hop_changes_rail() -> None:
     one = ring(laid(3, orders_on_rails(), cross_nic=2), 0)
     between = [(a, b) for a, b in zip(one, one[1:] + one[:1], strict=True) if a // 8 != b // 8]
