@@ -31,6 +31,6 @@ def test_the_rate_is_the_window_over_the_round_trip(tmp_path, latency, rtt_s):
     one = NcclOptions(launch="none", environment=("NCCL_MAX_NCHANNELS=1",))
     spec = Spec(two_sites(tmp_path, latency), "broadcast", 2**28, algorithm="ring", protocol="simple", nccl=one)
     rate = 2**28 / (run_spec(spec).time_us * 1e-6)
-    # A slot's turn over there: the round trip, 10.5 us for its 512 KiB on the wire, 11.7 us to receive them and 1.5 us for the
+    # A slot's turn over there: the round trip, 10.5 us for its 512 KiB on the wire, 11.7 us to receive them, 1.5 us for the
     # slice; what the sender's lane does meanwhile goes into slots at home.
     assert rate == pytest.approx(4 * 2**20 / (rtt_s + 10.5e-6 + 11.7e-6 + 1.5e-6), rel=0.01)

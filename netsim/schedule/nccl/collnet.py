@@ -12,7 +12,7 @@ from netsim.errors import ScheduleError
 from netsim.schedule.dag import COMPUTE, END, HEAD, LEFT, LEG, OUTPUT, Schedule
 from netsim.schedule.nccl.nvls import check_simple, heads_of, nodes_of
 from netsim.schedule.nccl.plan import Channel, Plan, Ranks
-from netsim.schedule.nccl.program import RECV, RECV_COPY_SEND, RECV_REDUCE_SEND, SEND, Connection, Program
+from netsim.schedule.nccl.program import RECV, RECV_COPY_SEND, RECV_REDUCE_SEND, SEND, Connection, Program, loops_of
 from netsim.schedule.nccl.tree import order_of
 
 MAX_LOCAL_RANKS = 8
@@ -40,11 +40,14 @@ def build_direct(plan: Plan, *, limit: int | None = None) -> Schedule:
         parts = [_Direct(program, channel, nodes_of(plan), heads) for channel in plan.channels]
         laid = list(zip(parts, plan.shares, map(plan.chunk_of, plan.channels), strict=True))
         count = len(heads[0])
-        for number in range(max(-(-share // (count * chunk)) for _, (_, share), chunk in laid)):
+
+        def loop(number: int) -> None:
             for part, (offset, share), chunk in laid:
                 done = number * count * chunk
                 if share > done:
                     part.run(number, offset + done, min(share - done, count * chunk), chunk)
+
+        program.in_loops(*loops_of((share, count * chunk) for _, (_, share), chunk in laid), loop)
     return program.build()
 
 
@@ -68,11 +71,14 @@ def build_chain(plan: Plan, *, limit: int | None = None) -> Schedule:
     if plan.ranks > 1:
         parts = [_Chain(program, channel, nodes_of(plan)) for channel in plan.channels]
         laid = list(zip(parts, plan.shares, map(plan.chunk_of, plan.channels), strict=True))
-        for number in range(max(-(-share // chunk) for _, (_, share), chunk in laid)):
+
+        def loop(number: int) -> None:
             for part, (offset, share), chunk in laid:
                 done = number * chunk
                 if share > done:
                     part.run(number, offset + done, min(share - done, chunk))
+
+        program.in_loops(*loops_of((share, chunk) for _, (_, share), chunk in laid), loop)
     return program.build()
 
 
@@ -94,7 +100,7 @@ class _Network:
         self._channel = channel
         self._heads = heads
         self._group = program.group(heads)
-        self._used: dict[tuple[int, int], int] = {}
+        self._used = {head: program.keep() for head in heads}
         self._outputs: dict[int, int] = {}
 
     def reduce(
@@ -107,8 +113,8 @@ class _Network:
             lane = program.lane(head, self._channel, role, threads=threads)
             fixed_s, work_s = program.cost(lane, RECV_REDUCE_SEND if below[head] else SEND, size)
             needs = [program.take(connection) for connection in below[head]]
-            if (number - plan.slots, head) in self._used:
-                needs.append((self._used.pop((number - plan.slots, head)), LEFT, plan.costs.credit_s))
+            if number >= plan.slots:
+                needs += [(op, LEFT, plan.costs.credit_s) for op in self._used[head].popleft()]
             legs.append(
                 program.operation(
                     lane,
@@ -167,7 +173,7 @@ class _Network:
                         chunk=number,
                         step=3,
                     )
-            self._used[number, head] = op
+            self._used[head].append([op])
 
 
 class _Direct:

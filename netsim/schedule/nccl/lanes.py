@@ -6,14 +6,12 @@ or writes without threads. Rows are kept as columns until the schedule is built.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from typing import Any
-
-import numpy as np
 
 from netsim.errors import TooManyMessagesError
 from netsim.schedule.dag import COMPUTE, LEFT, TRANSFER, Schedule, ScheduleBuilder
 from netsim.schedule.nccl.costs import Rates
 from netsim.schedule.nccl.plan import Plan
+from netsim.schedule.nccl.rows import Rows
 
 SEND = "send"
 COPY_SEND = "copy_send"
@@ -24,9 +22,6 @@ RECV_REDUCE_COPY = "recv_reduce_copy"
 RECV = "recv"
 PRIMITIVES = tuple(rate.name for rate in fields(Rates))
 """Names of the primitives; each has a rate in `Costs`."""
-
-_NAMES = ("kind", "src", "dst", "offset", "size", "wire", "chunk", "step", "lane")
-_MORE = ("reduce", "from_input", "duration", "work", "feed", "early", "group", "flow")
 
 
 class Lanes:
@@ -46,8 +41,7 @@ class Lanes:
         self._rates = {name: getattr(costs.rates, name) for name in PRIMITIVES}
         if plan.registered and not self.kind.follows:
             self._rates[RECV] = float("inf")  # the data is where it belongs already
-        self._columns: dict[str, list[float]] = {name: [] for name in _NAMES + _MORE}
-        self._requires: list[tuple[int, int, int, float]] = []
+        self._rows = Rows()
         self._builder = ScheduleBuilder(
             plan.collective,
             plan.algorithm,
@@ -135,32 +129,25 @@ class Lanes:
         group: int = -1,
         flow: int = 0,
     ) -> int:
-        op = len(self._columns["lane"])
-        if self._limit is not None and op >= self._limit:
+        self._check_limit(1)
+        if kind is None:
+            kind = TRANSFER if src >= 0 else COMPUTE
+        row: tuple[float, ...] = (kind, src, dst, offset, size, wire, chunk, step, lane, reduce, from_input)
+        op = self._rows.add((*row, duration, work, feed, early, group, flow), needs)
+        last = self._last.get(lane)
+        if last in self._beside:
+            # The lane goes on when all that it writes side by side has left.
+            self._rows.require(op, [(other, LEFT, 0.0) for other in self._beside.pop(last)])
+        return op
+
+    def _check_limit(self, more: int) -> None:
+        if self._limit is not None and len(self._rows) + more > self._limit:
             raise TooManyMessagesError(
                 f"{self.plan.collective} by {self.plan.algorithm} over {self.plan.ranks} ranks needs more than the limit of "
                 f"{self._limit} messages; raise it with --max-messages"
             )
-        if kind is None:
-            kind = TRANSFER if src >= 0 else COMPUTE
-        row: tuple[float, ...] = (kind, src, dst, offset, size, wire, chunk, step, lane, reduce, from_input)
-        row += (duration, work, feed, early, group, flow)
-        for column, value in zip(self._columns.values(), row, strict=True):
-            column.append(value)
-        self._requires += [(op, need, milestone, lag) for need, milestone, lag in needs]
-        last = self._last.get(lane)
-        if last in self._beside:
-            # The lane goes on when all that it writes side by side has left.
-            self._requires += [(op, other, LEFT, 0.0) for other in self._beside.pop(last)]
-        return op
 
     def build(self) -> Schedule:
         """Return the finished schedule."""
-        count = len(self._columns["lane"])
-        if count:
-            columns: dict[str, Any] = {name: np.array(column) for name, column in self._columns.items()}
-            self._builder.add(count, **columns)
-        if self._requires:
-            ops, needed, milestones, lags = (np.array(column) for column in zip(*self._requires, strict=True))
-            self._builder.require(ops, needed, milestones, lags)
+        self._rows.give(self._builder)
         return self._builder.build()

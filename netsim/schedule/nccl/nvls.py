@@ -9,13 +9,14 @@ a node's sum and gives back that of all, which a fourth group of threads multica
 fences, which are part of a loop's cost; all-gather and reduce-scatter over several nodes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import BRANCH, COMPUTE, END, HEAD, LEFT, LEG, OUTPUT, TRUNK, Schedule
 from netsim.schedule.nccl.plan import Plan, Ranks
-from netsim.schedule.nccl.program import Program
+from netsim.schedule.nccl.program import Program, loops_of
 
 MAX_HEADS = 32
 """Most heads of a node (NCCL_MAX_NVLS_ARITY)."""
@@ -99,24 +100,29 @@ def heads_of(plan: Plan, name: str) -> tuple[Ranks, ...]:
     return heads
 
 
-def loops(plan: Plan, heads: int) -> Iterator[tuple[int, int, int, list[tuple[int, int]]]]:
-    """Yield (loop, place of the channel, bytes, chunks) of every loop of an all-reduce, the channels in turn.
+def rounds_of(plan: Plan, heads: int) -> tuple[int, int]:
+    """Return how many loops an all-reduce has, and how many from the first on are full on all channels."""
+    laid = zip(plan.channels, plan.shares, strict=True)
+    return loops_of((share, heads * plan.chunk_of(channel)) for channel, (_, share) in laid)
+
+
+def loops(plan: Plan, heads: int, number: int) -> Iterator[tuple[int, int, list[tuple[int, int]]]]:
+    """Yield (place of the channel, bytes, chunks) of one loop of an all-reduce, the channels in turn.
 
     The chunks are (offset, size) of each head; in the last loop of a channel they are shorter, in steps of 16 KiB, so
     that the last heads may have none.
     """
-    chunks = [plan.chunk_of(channel) for channel in plan.channels]
-    for number in range(max(-(-share // (heads * chunk)) for (_, share), chunk in zip(plan.shares, chunks, strict=True))):
-        for place, ((offset, share), whole) in enumerate(zip(plan.shares, chunks, strict=True)):
-            piece = heads * whole
-            left = min(share - number * piece, piece)
-            if left <= 0:
-                continue
-            grain = min(GRAIN_BYTES, whole)
-            chunk = min(whole, grain * -(-left // (heads * grain)))
-            bounds = [min(head * chunk, left) for head in range(heads + 1)]
-            start = offset + number * piece
-            yield number, place, left, [(start + bounds[h], bounds[h + 1] - bounds[h]) for h in range(heads)]
+    for place, (channel, (offset, share)) in enumerate(zip(plan.channels, plan.shares, strict=True)):
+        whole = plan.chunk_of(channel)
+        piece = heads * whole
+        left = min(share - number * piece, piece)
+        if left <= 0:
+            continue
+        grain = min(GRAIN_BYTES, whole)
+        chunk = min(whole, grain * -(-left // (heads * grain)))
+        bounds = [min(head * chunk, left) for head in range(heads + 1)]
+        start = offset + number * piece
+        yield place, left, [(start + bounds[h], bounds[h + 1] - bounds[h]) for h in range(heads)]
 
 
 class Domain:
@@ -140,13 +146,13 @@ class Domain:
         self.ranks = ranks
         self.heads = heads
         self._group = program.group(ranks)
-        self._filled: dict[int, list[int]] = {}
-        """For each loop the copies into the buffer."""
-        self._read: dict[int, list[int]] = {}
+        self._filled: list[int] = []
+        """The copies into the buffer of this loop."""
+        self._read = program.keep()
         """For each loop what must have left before the buffer is free again."""
-        self._arrived: dict[int, dict[int, list[int]]] = {}
-        """For each loop and rank what the switch delivers there."""
-        self._emptied: dict[int, list[int]] = {}
+        self._arrived: dict[int, list[int]] = {}
+        """For each rank what the switch delivers there in this loop."""
+        self._emptied = program.keep()
         """For each loop the copies out of the buffer."""
 
     def copy_in(self, loop: int, size: int) -> None:
@@ -155,8 +161,9 @@ class Domain:
         if plan.registered:
             return
         needs = self._freed(self._read, loop)
+        self._read.append([])
         seconds = plan.costs.nvls_copy_s(size)
-        self._filled[loop] = [
+        self._filled = [
             self.program.operation(
                 self.program.lane(rank, self.channel, "copy in"), COMPUTE, needs=needs, duration=seconds, chunk=loop
             )
@@ -169,7 +176,7 @@ class Domain:
         The lane's next operation can run `early`, as it does its work while the chunk comes.
         """
         program, number = self.program, self.channel
-        wanted = [(op, END, 0.0) for op in self._filled.get(loop, ())]
+        wanted = [(op, END, 0.0) for op in self._filled]
         begun = program.operation(program.lane(head, number, "reduce"), COMPUTE, needs=[*wanted, *needs], chunk=loop)
         legs = [
             program.operation(
@@ -197,9 +204,10 @@ class Domain:
         )
         return begun, output
 
-    def read(self, loop: int, op: int) -> None:
-        """Note that an operation is the last to read what a loop has copied in, for one of the heads."""
-        self._read.setdefault(loop, []).append(op)
+    def read(self, op: int) -> None:
+        """Note that an operation is the last to read what this loop has copied in, for one of the heads."""
+        if not self.program.plan.registered:
+            self._read[-1].append(op)
 
     def room(self, loop: int) -> list[Need]:
         """Return what a head waits for before it multicasts into a loop's slot of the buffers."""
@@ -234,44 +242,53 @@ class Domain:
                 chunk=loop,
                 step=1,
             )
-            self._arrived.setdefault(loop, {}).setdefault(rank, []).append(branch)
+            self._arrived.setdefault(rank, []).append(branch)
         return trunk
 
     def copy_out(self, loop: int, size: int) -> None:
         """Let every rank copy a loop's result out of its buffer; where user memory is registered it is there already."""
-        plan = self.program.plan
+        plan, arrived = self.program.plan, self._arrived
+        self._arrived = {}
         if plan.registered:
             return
         seconds = plan.costs.nvls_copy_s(size)
-        self._emptied[loop] = [
-            self.program.operation(
-                self.program.lane(rank, self.channel, "copy out"),
-                COMPUTE,
-                needs=[(op, END, 0.0) for op in self._arrived[loop][rank]],
-                duration=seconds,
-                chunk=loop,
-                step=2,
-            )
-            for rank in self.ranks
-        ]
+        self._emptied.append(
+            [
+                self.program.operation(
+                    self.program.lane(rank, self.channel, "copy out"),
+                    COMPUTE,
+                    needs=[(op, END, 0.0) for op in arrived[rank]],
+                    duration=seconds,
+                    chunk=loop,
+                    step=2,
+                )
+                for rank in self.ranks
+            ]
+        )
 
-    def _freed(self, users: dict[int, list[int]], loop: int) -> list[Need]:
+    def _freed(self, users: deque[list[int]], loop: int) -> list[Need]:
         """Return what waits for the slot of a loop: those who used it some loops ago, one slot a loop."""
         plan = self.program.plan
-        return [(op, LEFT, plan.costs.credit_s) for op in users.pop(loop - plan.slots, ())]
+        free = users.popleft() if users and loop >= plan.slots else []
+        return [(op, LEFT, plan.costs.credit_s) for op in free]
 
 
 def _all_reduce(program: Program, domains: list[Domain]) -> None:
     """Copy in, reduce and multicast, copy out."""
-    for loop, place, size, chunks in loops(program.plan, len(domains[0].heads)):
-        domain = domains[place]
-        domain.copy_in(loop, size)
-        room = domain.room(loop)
-        for head, (offset, part) in zip(domain.heads, chunks, strict=True):
-            if part:
-                _, output = domain.pull(loop, head, offset, part, room)
-                domain.read(loop, domain.push(loop, head, "reduce", offset, part, [(output, HEAD, 0.0)], early=True))
-        domain.copy_out(loop, size)
+    heads = len(domains[0].heads)
+
+    def loop(number: int) -> None:
+        for place, size, chunks in loops(program.plan, heads, number):
+            domain = domains[place]
+            domain.copy_in(number, size)
+            room = domain.room(number)
+            for head, (offset, part) in zip(domain.heads, chunks, strict=True):
+                if part:
+                    _, output = domain.pull(number, head, offset, part, room)
+                    domain.read(domain.push(number, head, "reduce", offset, part, [(output, HEAD, 0.0)], early=True))
+            domain.copy_out(number, size)
+
+    program.in_loops(*rounds_of(program.plan, heads), loop)
 
 
 def _over_nodes(program: Program, nodes: tuple[Ranks, ...], heads: tuple[Ranks, ...]) -> None:
@@ -282,76 +299,86 @@ def _over_nodes(program: Program, nodes: tuple[Ranks, ...], heads: tuple[Ranks, 
         for channel in plan.channels
     ]
     groups = [program.group(members) for members in zip(*heads, strict=True)]
-    taken: dict[tuple[int, int, int], int] = {}
-    for loop, place, size, chunks in loops(plan, len(groups)):
-        domains, number = channels[place], plan.channels[place].number
+    taken = {(place, head): program.keep() for place in range(len(channels)) for mine in heads for head in mine}
+
+    def chunk(number: int, place: int, which: int, offset: int, part: int, rooms: list[list[Need]]) -> None:
+        """Let the heads of one number give a chunk to the network, and multicast what it gives back."""
+        channel, domains = plan.channels[place].number, channels[place]
+        here: dict[str, Any] = {"offset": offset, "size": part, "group": groups[which], "chunk": number, "step": 1}
+        work: dict[str, Any] = {"duration": plan.costs.nvls_loop_s, "work": plan.costs.nvls_reduce_s(part), "early": True}
+        legs = []
         for domain in domains:
-            domain.copy_in(loop, size)
-        rooms = [domain.room(loop) for domain in domains]
-        for which, (offset, part) in enumerate(chunks):
-            if not part:
-                continue
-            here: dict[str, Any] = {"offset": offset, "size": part, "group": groups[which], "chunk": loop, "step": 1}
-            legs = []
-            for domain in domains:
-                head = domain.heads[which]
-                before = taken.pop((place, head, loop - plan.slots), None)
-                slot = [] if before is None else [(before, LEFT, plan.costs.credit_s)]
-                _, output = domain.pull(loop, head, offset, part, slot)
-                work: dict[str, Any] = {
-                    "duration": plan.costs.nvls_loop_s,
-                    "work": plan.costs.nvls_reduce_s(part),
-                    "early": True,
-                }
-                needs = [(output, END, 0.0)]
-                lane = program.lane(head, number, "reduce")
-                legs.append(program.operation(lane, LEG, src=head, needs=needs, **here, **work))
-                domain.read(loop, legs[-1])
-            for domain, room in zip(domains, rooms, strict=True):
-                head = domain.heads[which]
-                follows = [(leg, HEAD, 0.0) for leg in legs]
-                port = program.port(head, f"channel {number} network")
-                total = program.operation(port, OUTPUT, dst=head, needs=follows, **here)
-                needs = [*room, (total, END, 0.0)]
-                taken[place, head, loop] = domain.push(loop, head, "broadcast", offset, part, needs)
-        for domain in domains:
-            domain.copy_out(loop, size)
+            head = domain.heads[which]
+            before = taken[place, head].popleft() if number >= plan.slots else []
+            _, output = domain.pull(number, head, offset, part, [(op, LEFT, plan.costs.credit_s) for op in before])
+            lane = program.lane(head, channel, "reduce")
+            legs.append(program.operation(lane, LEG, src=head, needs=[(output, END, 0.0)], **here, **work))
+            domain.read(legs[-1])
+        for domain, room in zip(domains, rooms, strict=True):
+            head = domain.heads[which]
+            port = program.port(head, f"channel {channel} network")
+            total = program.operation(port, OUTPUT, dst=head, needs=[(leg, HEAD, 0.0) for leg in legs], **here)
+            needs = [*room, (total, END, 0.0)]
+            taken[place, head].append([domain.push(number, head, "broadcast", offset, part, needs)])
+
+    def loop(number: int) -> None:
+        for place, size, chunks in loops(plan, len(groups), number):
+            for domain in channels[place]:
+                domain.copy_in(number, size)
+            rooms = [domain.room(number) for domain in channels[place]]
+            for which, (offset, part) in enumerate(chunks):
+                if part:
+                    chunk(number, place, which, offset, part, rooms)
+            for domain in channels[place]:
+                domain.copy_out(number, size)
+
+    program.in_loops(*rounds_of(plan, len(groups)), loop)
 
 
 def _all_gather(program: Program, domains: list[Domain]) -> None:
     """Multicast every rank's own block from user memory, copy out."""
-    for loop, domain, size, blocks in _block_loops(program.plan, domains):
-        room = domain.room(loop)
+
+    def part(number: int, domain: Domain, size: int, blocks: list[tuple[int, int]]) -> None:
+        room = domain.room(number)
         for head, offset in blocks:
-            domain.push(loop, head, "multicast", offset, size, room, from_input=True)
-        domain.copy_out(loop, size * len(blocks))
+            domain.push(number, head, "multicast", offset, size, room, from_input=True)
+        domain.copy_out(number, size * len(blocks))
+
+    _in_blocks(program, domains, part)
 
 
 def _reduce_scatter(program: Program, domains: list[Domain]) -> None:
     """Copy in, have every rank's block added up for it, straight into user memory."""
     costs = program.plan.costs
-    for loop, domain, size, blocks in _block_loops(program.plan, domains):
-        domain.copy_in(loop, size * len(blocks))
+
+    def part(number: int, domain: Domain, size: int, blocks: list[tuple[int, int]]) -> None:
+        domain.copy_in(number, size * len(blocks))
+        seconds = costs.nvls_loop_s + costs.nvls_reduce_s(size)
         for head, offset in blocks:
-            _, output = domain.pull(loop, head, offset, size)
-            seconds = costs.nvls_loop_s + costs.nvls_reduce_s(size)
+            _, output = domain.pull(number, head, offset, size)
             lane = program.lane(head, domain.channel, "reduce")
             needs = [(output, END, 0.0)]
-            domain.read(
-                loop, program.operation(lane, COMPUTE, needs=needs, duration=seconds, early=True, chunk=loop, step=1)
-            )
+            domain.read(program.operation(lane, COMPUTE, needs=needs, duration=seconds, early=True, chunk=number, step=1))
+
+    _in_blocks(program, domains, part)
 
 
-def _block_loops(plan: Plan, domains: list[Domain]) -> Iterator[tuple[int, Domain, int, list[tuple[int, int]]]]:
-    """Yield (loop, domain, size of a chunk, (head, offset) of each chunk) where every rank has a block."""
+def _in_blocks(
+    program: Program, domains: list[Domain], write: Callable[[int, Domain, int, list[tuple[int, int]]], None]
+) -> None:
+    """Write (loop, domain, size of a chunk, (head, offset) of each chunk) where every rank has a block."""
+    plan = program.plan
     block = plan.size_bytes // plan.ranks
     laid = list(zip(domains, plan.shares, map(plan.chunk_of, plan.channels), strict=True))
-    for number in range(max(-(-share // chunk) for _, (_, share), chunk in laid)):
+
+    def loop(number: int) -> None:
         for domain, (offset, share), chunk in laid:
             size = min(chunk, share - number * chunk)
             if size > 0:
                 start = offset + number * chunk
-                yield number, domain, size, [(head, head * block + start) for head in domain.heads]
+                write(number, domain, size, [(head, head * block + start) for head in domain.heads])
+
+    program.in_loops(*loops_of((share, chunk) for _, (_, share), chunk in laid), loop)
 
 
 _BUILDERS = {"all_reduce": _all_reduce, "all_gather": _all_gather, "reduce_scatter": _reduce_scatter}

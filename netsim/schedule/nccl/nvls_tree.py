@@ -8,7 +8,7 @@ in one. Facts of NCCL 2.30 (device/all_reduce.h, graph/connect.cc).
 
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import END, HEAD, Schedule
-from netsim.schedule.nccl.nvls import Domain, Need, check_simple, heads_of, loops, nodes_of
+from netsim.schedule.nccl.nvls import Domain, Need, check_simple, heads_of, loops, nodes_of, rounds_of
 from netsim.schedule.nccl.plan import Channel, Plan, Ranks
 from netsim.schedule.nccl.program import Connection, Program
 from netsim.schedule.nccl.tree import order_of
@@ -37,8 +37,12 @@ def build(plan: Plan, *, limit: int | None = None) -> Schedule:
     if plan.ranks > 1:
         heads = heads_of(plan, "nvls_tree")
         parts = [_Part(program, channel, nodes_of(plan), heads) for channel in plan.channels]
-        for loop, place, size, chunks in loops(plan, len(heads[0])):
-            parts[place].run(loop, size, chunks)
+
+        def loop(number: int) -> None:
+            for place, size, chunks in loops(plan, len(heads[0]), number):
+                parts[place].run(number, size, chunks)
+
+        program.in_loops(*rounds_of(plan, len(heads[0])), loop)
     return program.build()
 
 
@@ -110,7 +114,7 @@ class _Part:
                 reduce=True,
                 chunk=loop,
             )
-        domain.read(loop, op)
+        domain.read(op)
 
     def _hand_on(
         self, rank: int, domain: Domain, loop: int, role: str, offset: int, size: int, needs: list[Need], duration: float

@@ -9,7 +9,7 @@ Deliberately left out: how warps share a lane's work, and how a proxy's own thre
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,6 +40,7 @@ __all__ = [
     "Connection",
     "Program",
     "fed_in_few_pieces",
+    "loops_of",
 ]
 
 
@@ -53,20 +54,36 @@ class Connection:
     """As in `netsim.schedule.columns.Schedule`."""
     sent: deque[int] = field(default_factory=deque)
     """Slices that have been sent and not yet received."""
-    used: list[int] = field(default_factory=list)
-    """For each slice that was received, the operation after which its slot is free."""
+    used: deque[int] = field(default_factory=deque)
+    """Operations after which slots are free at the receiver, each for the slice that takes the slot next."""
     count: int = 0
     """Slices sent so far."""
     credit_s: float = 0.0
     """Seconds until the sender sees that a slot is free."""
     proxy: int | None = None
     """Between nodes, the lane of the proxy that sends what the sender's lane has written into a buffer at home."""
-    left_home: list[int] = field(default_factory=list)
-    """Between nodes, the proxy's message of each slice, after which its slot at home is free."""
+    left_home: deque[int] = field(default_factory=deque)
+    """Between nodes, the proxy's messages after which slots at home are free, likewise."""
 
 
+_MOST_TRIES = 8
+"""Loops after which a program no longer looks whether they do the same."""
 MOST_PIECES = 400_000
 """Pieces in which the lanes of a run feed links; beyond, they are made larger, which moves times by some per cent."""
+
+
+def loops_of(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Return how many loops channels need, and how many from the first on are full on all of them.
+
+    Each part is (bytes of a channel, bytes of its loops).
+
+    Examples
+    --------
+    >>> loops_of([(1000, 100), (950, 100)])
+    (10, 9)
+    """
+    known = list(parts)
+    return max(-(-size // loop) for size, loop in known), min(size // loop for size, loop in known)
 
 
 def fed_in_few_pieces(schedule: Schedule, most: int = MOST_PIECES) -> tuple[Schedule, int]:
@@ -101,6 +118,7 @@ class Program(Lanes):
         self._milestone = HEAD if self.kind.follows else END
         self._connections: dict[tuple[int, int, int, str], Connection] = {}
         self._node = {rank: number for number, node in enumerate(plan.nodes) for rank in node}
+        self._kept: list[deque[list[int]]] = []
         self._flows = {channel.number: channel.flows for channel in plan.channels}
 
     def connection(self, src: int, dst: int, channel: int, role: str = "") -> Connection:
@@ -115,6 +133,71 @@ class Program(Lanes):
                 made.flow = flows[self._node[src]] if flows else 0
                 made.proxy = self.port(src, f"channel {channel} proxy to {dst}{' ' if role else ''}{role}")
         return self._connections[key]
+
+    def keep(self) -> "deque[list[int]]":
+        """Return a queue for what a builder has to remember from loop to loop, lists of operations."""
+        kept: deque[list[int]] = deque()
+        self._kept.append(kept)
+        return kept
+
+    def in_loops(self, count: int, alike: int, loop: Callable[[int], None]) -> None:
+        """Run loops; where those that are alike have settled into doing the same, the rest of them is copied.
+
+        Parameters
+        ----------
+        count : int
+            How many there are.
+        alike : int
+            How many of them, from the first on, deal with pieces of the same sizes.
+        loop : callable
+            Given the number of a loop; writes it.
+        """
+        number, tries = 0, _MOST_TRIES
+        before: list[int] = []
+        period = 0
+        while number < count:
+            start = len(self._rows)
+            loop(number)
+            number += 1
+            if not tries or number + 1 >= alike:
+                continue
+            now, last, period = self._remembered(), period, len(self._rows) - start
+            moved = [new - old for new, old in zip(now, before, strict=False)]
+            settled = period == last and len(now) == len(before) and set(moved) <= {0, period}
+            before = now
+            if settled:
+                self._check_limit(period * (alike - number))
+                tries -= 1
+                if self._rows.repeat(period, alike - number):
+                    self._remember([op + (alike - number) * step for op, step in zip(now, moved, strict=True)])
+                    number, tries = alike, 0
+
+    def _remembered(self) -> list[int]:
+        """Return all operations that are remembered for what comes, in an order that does not change."""
+        ops = list(self._last.values())
+        for op, others in self._beside.items():
+            ops += [op, *others]
+        for connection in self._connections.values():
+            ops += [*connection.sent, *connection.used, *connection.left_home]
+        for kept in self._kept:
+            for several in kept:
+                ops += several
+        return ops
+
+    def _remember(self, ops: list[int]) -> None:
+        """Put other operations in the places of those that `_remembered` returns."""
+        rest = iter(ops)
+        for lane in self._last:
+            self._last[lane] = next(rest)
+        self._beside = {next(rest): [next(rest) for _ in others] for others in self._beside.values()}
+        for connection in self._connections.values():
+            for queue in (connection.sent, connection.used, connection.left_home):
+                queue.extend([next(rest) for _ in range(len(queue))])
+                for _ in range(len(queue) // 2):
+                    queue.popleft()
+        for kept in self._kept:
+            for several in kept:
+                several[:] = [next(rest) for _ in several]
 
     def take(self, connection: Connection) -> tuple[int, int, float]:
         """Return what the receiver of the next slice of a connection waits for."""
@@ -298,7 +381,7 @@ class Program(Lanes):
         """Let the proxy send a slice that is made, when the receiver has a free slot for it."""
         assert connection.proxy is not None
         wire = self.kind.wire(size)
-        needs = [(*made[:2], self.plan.costs.network.handshake_s(wire)), *self._taken(connection, connection.count)]
+        needs = [(*made[:2], self.plan.costs.network.handshake_s(wire)), *self._taken(connection)]
         ends = connection.src, connection.dst
         op = self._add(connection.proxy, *ends, offset, size, wire, needs=needs, flow=connection.flow, **more)
         connection.sent.append(op)
@@ -329,20 +412,18 @@ class Program(Lanes):
     def _slot(self, connection: Connection) -> list[tuple[int, int, float]]:
         """Return what a lane waits for before it writes a further slice: that the slot it takes is free."""
         if connection.proxy is None:
-            return self._taken(connection, connection.count)
-        place = connection.count - self.plan.slots
-        return [] if place < 0 else [(connection.left_home[place], END, 0.0)]
+            return self._taken(connection)
+        return [] if connection.count < self.plan.slots else [(connection.left_home.popleft(), END, 0.0)]
 
-    def _taken(self, connection: Connection, number: int) -> list[tuple[int, int, float]]:
-        """Return the use at the receiver of the slice whose slot there slice `number` takes."""
-        place = number - self.plan.slots
-        if place < 0:
+    def _taken(self, connection: Connection) -> list[tuple[int, int, float]]:
+        """Return the use at the receiver of the slice whose slot there the next one takes."""
+        if connection.count < self.plan.slots:
             return []
-        if place >= len(connection.used):
+        if not connection.used:
             raise ScheduleError(
                 f"a slice from rank {connection.src} to rank {connection.dst} needs the slot of one that is never received"
             )
-        return [(connection.used[place], LEFT, connection.credit_s)]
+        return [(connection.used.popleft(), LEFT, connection.credit_s)]
 
     def _pass_empty(self, lane: int) -> None:
         """Let a lane pay for an empty slice; nothing moves, and its slot is free again at once."""

@@ -4,7 +4,7 @@ Each channel runs on its own share of the data. Ring positions, not ranks, numbe
 NCCL 2.30 (device/all_reduce.h and its like), unchanged in structure since 2.12.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import Schedule
@@ -19,6 +19,7 @@ from netsim.schedule.nccl.program import (
     SEND,
     Connection,
     Program,
+    loops_of,
 )
 
 
@@ -55,7 +56,8 @@ def _all_reduce(program: Program) -> None:
     steps += [(RECV_COPY_SEND, -j, False, False) for j in range(1, ranks - 1)]
     steps += [(RECV, 1, False, False)]
     shares = list(zip(plan.channels, plan.shares, map(plan.chunk_of, plan.channels), strict=True))
-    for number in range(max(-(-size // (ranks * chunk)) for _, (_, size), chunk in shares)):
+
+    def loop(number: int) -> None:
         for step, (primitive, relative, reduce, from_input) in enumerate(steps):
             for channel, (offset, share), whole in shares:
                 loop = ranks * whole
@@ -82,6 +84,8 @@ def _all_reduce(program: Program) -> None:
                         step=step,
                     )
 
+    program.in_loops(*loops_of((size, ranks * chunk) for _, (_, size), chunk in shares), loop)
+
 
 def _reduce_scatter(program: Program) -> None:
     """Send the block of the rank before, then hand on and add, until every rank has its own block."""
@@ -107,7 +111,8 @@ def _blocks(program: Program, steps: list[tuple[str, int, bool, bool]]) -> None:
     plan = program.plan
     block = plan.size_bytes // plan.ranks
     shares = list(zip(plan.channels, plan.shares, map(plan.chunk_of, plan.channels), strict=True))
-    for number in range(max(-(-size // chunk) for _, (_, size), chunk in shares)):
+
+    def loop(number: int) -> None:
         for step, (primitive, relative, reduce, from_input) in enumerate(steps):
             for channel, (offset, share), chunk in shares:
                 size = min(chunk, share - number * chunk)
@@ -129,11 +134,14 @@ def _blocks(program: Program, steps: list[tuple[str, int, bool, bool]]) -> None:
                         step=step,
                     )
 
+    program.in_loops(*loops_of((size, chunk) for _, (_, size), chunk in shares), loop)
+
 
 def _broadcast(program: Program) -> None:
     """Send the root's data round the ring, chunk by chunk."""
     plan = program.plan
-    for chunk, channel, offset, size in _chunks(plan):
+
+    def chunk(number: int, channel: Channel, offset: int, size: int) -> None:
         start = channel.ring.index(plan.root)
         for step in range(plan.ranks):
             lane, before, after = _place(program, channel, (start + step) % plan.ranks)
@@ -147,15 +155,18 @@ def _broadcast(program: Program) -> None:
                 receive=[before] if step else (),
                 send=() if last else [after],
                 from_input=not step,
-                chunk=chunk,
+                chunk=number,
                 step=step,
             )
+
+    _in_chunks(program, chunk)
 
 
 def _reduce(program: Program) -> None:
     """Start at the rank after the root, add at every rank, end at the root."""
     plan = program.plan
-    for chunk, channel, offset, size in _chunks(plan):
+
+    def chunk(number: int, channel: Channel, offset: int, size: int) -> None:
         start = channel.ring.index(plan.root) + 1
         for step in range(plan.ranks):
             lane, before, after = _place(program, channel, (start + step) % plan.ranks)
@@ -169,19 +180,25 @@ def _reduce(program: Program) -> None:
                 send=() if last else [after],
                 reduce=True,
                 from_input=not step,
-                chunk=chunk,
+                chunk=number,
                 step=step,
             )
 
+    _in_chunks(program, chunk)
 
-def _chunks(plan: Plan) -> Iterator[tuple[int, Channel, int, int]]:
-    """Yield (number, channel, offset, size) of every chunk, the channels in turn."""
+
+def _in_chunks(program: Program, write: Callable[[int, Channel, int, int], None]) -> None:
+    """Write (number, channel, offset, size) of every chunk, the channels in turn."""
+    plan = program.plan
     shares = list(zip(plan.channels, plan.shares, map(plan.chunk_of, plan.channels), strict=True))
-    for number in range(max(-(-size // chunk) for _, (_, size), chunk in shares)):
+
+    def loop(number: int) -> None:
         for channel, (offset, share), chunk in shares:
             size = min(chunk, share - number * chunk)
             if size > 0:
-                yield number, channel, offset + number * chunk, size
+                write(number, channel, offset + number * chunk, size)
+
+    program.in_loops(*loops_of((size, chunk) for _, (_, size), chunk in shares), loop)
 
 
 def _place(program: Program, channel: Channel, position: int) -> tuple[int, Connection, Connection]:

@@ -8,7 +8,15 @@ the root does both in one. Trees are the plan's (chains of GPUs inside nodes, a 
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import Schedule
 from netsim.schedule.nccl.plan import Channel, Plan
-from netsim.schedule.nccl.program import RECV, RECV_COPY_SEND, RECV_REDUCE_COPY_SEND, RECV_REDUCE_SEND, SEND, Program
+from netsim.schedule.nccl.program import (
+    RECV,
+    RECV_COPY_SEND,
+    RECV_REDUCE_COPY_SEND,
+    RECV_REDUCE_SEND,
+    SEND,
+    Program,
+    loops_of,
+)
 
 MAX_CHILDREN = 3
 """Two nodes and the next GPU of the chain (NCCL_MAX_TREE_ARITY)."""
@@ -106,7 +114,8 @@ def _all_reduce(program: Program, orders: list[list[int]]) -> None:
     plan = program.plan
     up_threads, down_threads = split_threads(plan)
     laid = list(zip(plan.channels, plan.shares, map(plan.chunk_of, plan.channels), orders, strict=True))
-    for number in range(max(-(-share // chunk) for _, (_, share), chunk, _ in laid)):
+
+    def loop(number: int) -> None:
         for channel, (offset, share), chunk, order in laid:
             size = min(chunk, share - number * chunk)
             if size <= 0:
@@ -143,3 +152,5 @@ def _all_reduce(program: Program, orders: list[list[int]]) -> None:
                     chunk=number,
                     step=2,
                 )
+
+    program.in_loops(*loops_of((share, chunk) for _, (_, share), chunk, _ in laid), loop)

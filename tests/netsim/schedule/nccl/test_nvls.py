@@ -19,7 +19,7 @@ from tests.netsim.schedule.nccl.over_nodes import plan_of
 
 KIB = 1024
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
-HOPPER = Costs(nvls_loop_s=5.1e-6, nvls_rate=18.8e9)
+HOPPER = Costs(nvls_loop_s=5.1e-6, nvls_rate=18.8e9, nvls_reduce_rate=4.7e9)
 """What fits eight H100s (microseconds a loop and stage, and bytes over a rate)."""
 
 
@@ -140,9 +140,9 @@ def test_gather_and_scatter_are_bound_by_their_larger_direction(collective):
 
 
 def test_loops_are_a_pipeline_of_three_stages():
-    # A loop costs each stage 5 us and 8 x 16 KiB over 20 GB/s: 11.5536 us. Ten loops: (10 + 2) loops, and where links
-    # cost next to nothing nothing else.
-    costs = Costs(nvls_loop_s=5e-6, nvls_rate=20e9)
+    # A loop costs each stage 5 us and 8 x 16 KiB over 20 GB/s (copies), or 16 KiB over 2.5 (heads): 11.5536 us. Ten loops:
+    # (10 + 2) loops, and where links cost next to nothing nothing else.
+    costs = Costs(nvls_loop_s=5e-6, nvls_rate=20e9, nvls_reduce_rate=2.5e9)
     fast = star(8, latency_s=0.0, bandwidth_bytes_per_s=1e18)
     plan = on_one(8, 10 * 128 * KIB, channels=1, chunk=16 * KIB, costs=costs)
     assert simulate(fast, nvls.build(plan)).time_s == pytest.approx(12 * 11.5536e-6, rel=1e-6)
@@ -155,18 +155,26 @@ def test_loops_are_a_pipeline_of_three_stages():
         assert simulate(fast, nvls.build(blocks)).time_s == pytest.approx(11 * 11.5536e-6, rel=1e-6)
 
 
+def test_heads_that_are_quicker_than_copies_shorten_the_fill_alone():
+    # Copies of 11.5536 us, heads of 5 us and 16 KiB over 5 GB/s, 8.2768 us: ten loops of copies, one more, and one of heads.
+    costs = Costs(nvls_loop_s=5e-6, nvls_rate=20e9, nvls_reduce_rate=5e9)
+    fast = star(8, latency_s=0.0, bandwidth_bytes_per_s=1e18)
+    plan = on_one(8, 10 * 128 * KIB, channels=1, chunk=16 * KIB, costs=costs)
+    assert simulate(fast, nvls.build(plan)).time_s == pytest.approx(11 * 11.5536e-6 + 8.2768e-6, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("size", "chunk", "loops"),
     # 16 channels: 2 MiB are one loop of 16 KiB, 16 MiB four of 32 KiB, 64 MiB eight of 64 KiB.
     [(2 << 20, 16 * KIB, 1), (16 << 20, 32 * KIB, 4), (64 << 20, 64 * KIB, 8)],
 )
 def test_with_the_costs_of_hopper_lanes_and_not_links_set_the_pace(size, chunk, loops):
-    loop_s = 5.1e-6 + 8 * chunk / 18.8e9
+    loop_s, heads_s = 5.1e-6 + 8 * chunk / 18.8e9, 5.1e-6 + chunk / 4.7e9
     graph = topologies.build("hgx-h100")
     record = simulate(graph, nvls.build(on_one(8, size, channels=16, chunk=chunk, costs=HOPPER)))
     # Three stages, and what the switch still delivers after the last loop: latencies, and a loop of all channels at most.
     still_s = 2e-6 + size / loops / 370.8e9
-    assert (loops + 2) * loop_s < record.time_s < (loops + 2) * loop_s + still_s
+    assert (loops + 1) * loop_s + heads_s < record.time_s < (loops + 2) * loop_s + still_s
 
 
 def test_slots_bound_how_far_stages_run_ahead():

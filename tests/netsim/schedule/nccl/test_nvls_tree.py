@@ -85,10 +85,11 @@ def test_one_piece_takes_its_stages_one_after_the_other():
 
 
 def test_it_fills_with_whole_pieces():
-    # Five stages of a piece over 20 GB/s each: S and four pieces more, so that twice the chunk costs four pieces more.
+    # Five stages of a piece over 20 GB/s each, a head's of its half over 10: S and four pieces more, so that twice the chunk
+    # costs four pieces more.
     fast = star(4, latency_s=0.0, bandwidth_bytes_per_s=1e18)
     for chunk in (16 * KIB, 32 * KIB):
-        plan = over(2, 2, 512 * KIB, channels=1, chunk=chunk, costs=Costs(nvls_rate=20e9))
+        plan = over(2, 2, 512 * KIB, channels=1, chunk=chunk, costs=Costs(nvls_rate=20e9, nvls_reduce_rate=10e9))
         expected_s = (512 * KIB + 4 * 2 * chunk) / 20e9
         assert simulate(fast, nvls_tree.build(plan)).time_s == pytest.approx(expected_s, rel=1e-6)
 
