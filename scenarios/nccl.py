@@ -165,12 +165,12 @@ def rules_of(options: NcclOptions) -> "list[Rule] | None":
 
 def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...]) -> float:
     """Return the time in seconds that the host needs for a call, below which no stream of calls gets."""
-    from netsim.nccl.gpus import generation, launch_s
+    from netsim.nccl.gpus import launch_s
+    from netsim.nccl.schedules import generation_of
 
     if options.launch != "stream":
         return 0.0
-    found = communicator_of(machine, options, members)
-    return launch_s(generation(found.compute_capability, nvlink=found.peer_links > 0)) * options.gpus_per_process
+    return launch_s(generation_of(communicator_of(machine, options, members))) * options.gpus_per_process
 
 
 def is_known(machine: Machine) -> bool:
@@ -185,10 +185,13 @@ def is_known(machine: Machine) -> bool:
 
 def pairs_of(machine: Machine, options: NcclOptions, collective: str) -> list[tuple[str, str]]:
     """Return the algorithms and protocols that NCCL's cost model has for a collective on all ranks of a machine."""
+    from netsim.nccl.environment import read_assignments, tuner_options
     from netsim.nccl.tuner import cost_table
     from netsim.nccl.tuner_costs import TUNED
 
     members = tuple(range(len(ranks_of(graph_of(machine)))))
     if collective not in TUNED or len(members) == 1:
         return []
-    return list(cost_table(communicator_of(machine, options, members), collective))
+    found = communicator_of(machine, options, members)
+    told = tuner_options(read_assignments(options.environment), collective, found.version)
+    return list(cost_table(found, collective, told))

@@ -233,6 +233,8 @@ def settings(environment: Mapping[str, str]) -> Settings:
         value = _first(environment, names, least)
         if value is not None and (value > 0 or field not in _THREADS):  # threads of zero are NCCL's default
             given[field] = value
+    given["net_ll_buffers"] = flag(environment, "NCCL_ALLOC_P2P_NET_LL_BUFFERS", False)
+    given["pxn_level"] = number(environment, "NCCL_P2P_PXN_LEVEL", 2, 0, 2)
     return Settings(**given)
 
 
@@ -251,6 +253,15 @@ _FIELDS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "ll128_buffer_bytes": (("NCCL_LL128_BUFFSIZE",), 1),
     "nvls_chunk_bytes": (("NCCL_NVLS_CHUNKSIZE",), 1),
     "nvls_tree_chunk_bytes": (("NCCL_NVLSTREE_MAX_CHUNKSIZE",), 1),
+    "min_p2p_channels": (("NCCL_MIN_P2P_NCHANNELS",), 1),
+    "max_p2p_channels": (("NCCL_MAX_P2P_NCHANNELS",), 1),
+    "channels_per_peer": (("NCCL_NCHANNELS_PER_PEER",), 1),
+    "channels_per_net_peer": (("NCCL_NCHANNELS_PER_NET_PEER",), 1),
+    "nvl_chunk_bytes": (("NCCL_P2P_NVL_CHUNKSIZE",), 1),
+    "pci_chunk_bytes": (("NCCL_P2P_PCI_CHUNKSIZE",), 1),
+    "net_chunk_bytes": (("NCCL_P2P_NET_CHUNKSIZE", "NCCL_P2P_PER_CHANNEL_NET_CHUNKSIZE"), 1),
+    "ll_threshold_bytes": (("NCCL_P2P_LL_THRESHOLD",), 0),
+    "rounds_group": (("NCCL_P2P_SCHEDULE_GROUP_SIZE",), 1),
 }
 
 

@@ -73,6 +73,7 @@ def communicator(
     layout = node_systems(graph, version=version, ranks=ranks)
     switches = [data for _, data in graph.nodes(data=True) if data["kind"] == NETWORK_SWITCH]
     collnet = flag(given, "NCCL_COLLNET_ENABLE", False) and any(data.get("reduce", False) for data in switches)
+    collnet = collnet and len(layout.nodes) >= number(given, "NCCL_COLLNET_NODE_THRESHOLD", 2, 0, 2**31 - 1)
     nvls_wanted = number(given, "NCCL_NVLS_ENABLE", 2, 0, 2) != 0
     cross_nic = number(given, "NCCL_CROSS_NIC", 2, 0, 2)
     sizes = sorted({len(node) for node in layout.nodes})

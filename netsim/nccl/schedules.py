@@ -17,6 +17,7 @@ from netsim.nccl.communicator import Communicator
 from netsim.nccl.environment import allowed, settings, tuner_options
 from netsim.nccl.gpus import costs as gpu_costs
 from netsim.nccl.gpus import generation, window_costs
+from netsim.nccl.peer_planning import plan_peers
 from netsim.nccl.planning import plan
 from netsim.nccl.tuner import Choice, choose
 from netsim.nccl.tuner_constants import (
@@ -32,9 +33,8 @@ from netsim.nccl.tuner_constants import (
 )
 from netsim.nccl.tuner_costs import NVLS_KINDS, TUNED
 from netsim.nccl.tuner_file import Rule, apply
-from netsim.nccl.variables import number
 from netsim.schedule.dag import Schedule
-from netsim.schedule.nccl import collnet, nvls, nvls_tree, pat, peers, ring, rounds, sendrecv, tree
+from netsim.schedule.nccl import collnet, nvls, nvls_tree, pat, peers, ring, sendrecv, tree
 from netsim.schedule.nccl.costs import FREE, Costs, Network
 from netsim.schedule.nccl.plan import Plan
 from netsim.schedule.nccl.symmetric import protocol_of
@@ -157,11 +157,23 @@ def build(
     if collective in peers.COLLECTIVES:
         if algorithm not in ("auto", PEERS):
             raise NetsimError(f"NCCL runs {collective} by sends and receives ({PEERS}), not by {algorithm}")
-        numbers = {"protocol": protocol, "root": root, "align_bytes": align_bytes}
-        numbers |= {"registered": registered, "in_place": in_place}
-        for name, kind in (("costs", SIMPLE), ("ll_costs", LL)):
-            numbers[name] = costs_of(kind, peers=True)
-        return _by_peers(communicator, collective, size_bytes, numbers, limit)
+        sends = plan_peers(
+            communicator,
+            collective,
+            size_bytes,
+            protocol=protocol,
+            collective_channels=total_channels(communicator, given),
+            channels=channels,
+            costs=costs_of(SIMPLE, peers=True),
+            ll_costs=costs_of(LL, peers=True),
+            root=root,
+            align_bytes=align_bytes,
+            registered=registered,
+            in_place=in_place,
+            settings=given,
+        )
+        schedule = sendrecv.build(sends, limit=limit)
+        return Built(schedule, PEERS, schedule.protocol, _channels_used(schedule), None)
     decided = decide(communicator, collective, size_bytes, algorithm, protocol, rules=rules, registered=registered)
     taken = (RING, LL) if decided is None else (decided.choice.algorithm, decided.choice.protocol)
     if channels is None and decided is not None:
@@ -266,40 +278,25 @@ def _choice(communicator: Communicator, collective: str, size_bytes: int, algori
     )
 
 
+def generation_of(communicator: Communicator, *, nvls: bool = False) -> str:
+    """Return the generation whose costs apply to a communicator's kernels (`netsim.nccl.gpus.generation`).
+
+    GPUs that reach each other over PCI Express have costs of their own, but what the NVSwitch adds goes over NVLink, and
+    GPUs that are alone on their nodes write to buffers at home.
+    """
+    over_nvlink = nvls or communicator.ranks_per_node == 1 or communicator.peer_links > 0
+    return generation(communicator.compute_capability, nvlink=over_nvlink)
+
+
 def _costs(communicator: Communicator, protocol: str, started: bool, *, nvls: bool = False, peers: bool = False) -> Costs:
-    alone = communicator.ranks_per_node == 1
-    name = generation(communicator.compute_capability, nvlink=alone or communicator.peer_links > 0)
+    name = generation_of(communicator, nvls=nvls)
     return _started(gpu_costs(name, protocol, nvls=nvls, peers=peers), started)
+
+
+def _channels_used(schedule: Schedule) -> int:
+    """Count the channels whose lanes do anything."""
+    return len({role.split()[1] for _, role in schedule.lane_names if role.startswith("channel ")})
 
 
 def _started(costs: Costs, started: bool) -> Costs:
     return costs if started else replace(costs, start_s=0.0)
-
-
-def _by_peers(
-    communicator: Communicator, collective: str, size_bytes: int, numbers: dict[str, Any], limit: int | None
-) -> Built:
-    """Plan and build grouped sends and receives from what is known of the pairs of ranks."""
-    version = (communicator.version.major, communicator.version.minor)
-    nodes, ranks = communicator.nodes, communicator.ranks
-    channels = rounds.p2p_channels(total_channels(communicator, settings(communicator.environment)))
-    counts = []
-    if communicator.ranks_per_node > 1:
-        counts.append(rounds.nvlink_channels(communicator.peer_links, 1) if communicator.peer_links else 2)
-    if len(nodes) > 1:
-        nics = max(1, communicator.nics_per_node // communicator.ranks_per_node)
-        counts.append(rounds.network_channels(ranks, channels, version, nics=nics, nic_GBps=nics * communicator.net_GBps))
-    made = peers.plan_of(
-        collective,
-        nodes,
-        size_bytes,
-        channels=channels,
-        per_peer=rounds.channels_per_peer(counts, channels, ranks, len(nodes)),
-        version=version,
-        all_nvlink=communicator.peer_links > 0,
-        pxn=communicator.pxn and number(communicator.environment, "NCCL_P2P_PXN_LEVEL", 2, 0, 2) > 0,
-        rails=communicator.rails,
-        **numbers,
-    )
-    schedule = sendrecv.build(made, limit=limit)
-    return Built(schedule, PEERS, schedule.protocol, made.channels, None)

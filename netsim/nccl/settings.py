@@ -38,6 +38,28 @@ class Settings:
     """NCCL_NVLS_CHUNKSIZE."""
     nvls_tree_chunk_bytes: int | None = None
     """NCCL_NVLSTREE_MAX_CHUNKSIZE."""
+    min_p2p_channels: int | None = None
+    """NCCL_MIN_P2P_NCHANNELS, of sends and receives."""
+    max_p2p_channels: int | None = None
+    """NCCL_MAX_P2P_NCHANNELS."""
+    channels_per_peer: int | None = None
+    """NCCL_NCHANNELS_PER_PEER: channels of sends to a peer of the same node."""
+    channels_per_net_peer: int | None = None
+    """NCCL_NCHANNELS_PER_NET_PEER: channels of sends to a peer of another node."""
+    nvl_chunk_bytes: int | None = None
+    """NCCL_P2P_NVL_CHUNKSIZE: a chunk of sends within a node of NVLinks."""
+    pci_chunk_bytes: int | None = None
+    """NCCL_P2P_PCI_CHUNKSIZE: a chunk of sends within any other node."""
+    net_chunk_bytes: int | None = None
+    """NCCL_P2P_NET_CHUNKSIZE: a chunk of sends where there are several nodes."""
+    ll_threshold_bytes: int | None = None
+    """NCCL_P2P_LL_THRESHOLD: the most bytes of a part that goes by LL."""
+    net_ll_buffers: bool = False
+    """NCCL_ALLOC_P2P_NET_LL_BUFFERS: whether sends over the network may go by LL."""
+    rounds_group: int | None = None
+    """NCCL_P2P_SCHEDULE_GROUP_SIZE: ranks of a group in the order of rounds over several nodes."""
+    pxn_level: int = 2
+    """NCCL_P2P_PXN_LEVEL: whether sends go by the card on the receiver's rail never (0), where needed (1) or always (2)."""
 
     def __post_init__(self) -> None:
         """Refuse what leaves no channel, or no whole chunk in a step of a buffer."""
@@ -66,6 +88,15 @@ _LEAST = {
     "ll128_buffer_bytes": ("NCCL_LL128_BUFFSIZE", 2048 * _STEPS),
     "nvls_chunk_bytes": ("NCCL_NVLS_CHUNKSIZE", 512),
     "nvls_tree_chunk_bytes": ("NCCL_NVLSTREE_MAX_CHUNKSIZE", 512),
+    "min_p2p_channels": ("NCCL_MIN_P2P_NCHANNELS", 1),
+    "max_p2p_channels": ("NCCL_MAX_P2P_NCHANNELS", 1),
+    "channels_per_peer": ("NCCL_NCHANNELS_PER_PEER", 1),
+    "channels_per_net_peer": ("NCCL_NCHANNELS_PER_NET_PEER", 1),
+    "nvl_chunk_bytes": ("NCCL_P2P_NVL_CHUNKSIZE", 512),
+    "pci_chunk_bytes": ("NCCL_P2P_PCI_CHUNKSIZE", 512),
+    "net_chunk_bytes": ("NCCL_P2P_NET_CHUNKSIZE", 512),
+    "ll_threshold_bytes": ("NCCL_P2P_LL_THRESHOLD", 0),
+    "rounds_group": ("NCCL_P2P_SCHEDULE_GROUP_SIZE", 1),
 }
 
 DEFAULT_SETTINGS = Settings()

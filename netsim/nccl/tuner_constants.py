@@ -128,7 +128,7 @@ def constants(version: Version) -> Constants:
             values,
             net=_with(values.net, nvls_tree=_simple(14)),
             ring_ll128_GBps=_row(values.ring_ll128_GBps, BLACKWELL, ring),
-            nvls_tree_GBps=_row(values.nvls_tree_GBps, BLACKWELL, (0.0, 96.0, 43.1)),
+            nvls_tree_GBps=_row(values.nvls_tree_GBps, BLACKWELL, (0.0, 96.0, 43.8)),
         )
     if version < Version(2, 28):  # first Blackwell values: twice Hopper's
         values = replace(

@@ -68,11 +68,11 @@ def aggregation(ranks: int, block_bytes: int) -> tuple[int, int]:
     ((4, 4), (64, 64), (8, 1))
     """
     factor = 1
-    while factor * 2 < ranks and 2 * block_bytes * factor <= STEP_BYTES:
+    while factor < ranks // 2 and 2 * block_bytes * factor <= STEP_BYTES:
         factor *= 2
     blocks = factor
     for _ in range(_MORE_DOUBLINGS):
-        if factor * 2 < ranks:
+        if factor < ranks // 2:
             factor *= 2
     return factor, blocks
 

@@ -45,6 +45,10 @@ class PeerPlan:
     """Limits of a part (`rounds.part_limits`)."""
     chunk_bytes: int = 524_288
     """Payload of a chunk of Simple (`rounds.chunk_bytes`); shorter over the network (`rounds.network_chunk_bytes`)."""
+    ll_chunk_bytes: int = PROTOCOLS["ll"].step_bytes
+    """Payload of a chunk of LL."""
+    ll_part_bytes: int = rules.LL_BYTES
+    """The most bytes of a part that goes by LL."""
     protocol: str = "auto"
     """Within a node: ll, simple, or by size (`rounds.fits_ll`)."""
     network_protocol: str = "simple"
@@ -52,7 +56,9 @@ class PeerPlan:
     nodes: tuple[Ranks, ...] = ()
     """Ranks of each node; all on one node where empty."""
     pxn: bool = True
-    """Whether what goes to another node goes over NVLink first, to the GPU on the receiver's rail (PXN level 2)."""
+    """Whether what goes to another node may go over NVLink first, to the GPU on the receiver's rail."""
+    pxn_always: bool = True
+    """Whether it does so always (PXN level 2), or only where routes find that it has to (level 1)."""
     rails: Ranks = ()
     """Rail of each rank; its place in its node where empty."""
     batch: int = rules.BATCH
@@ -102,13 +108,13 @@ class PeerPlan:
         """Return the protocol of a message."""
         protocol = self.network_protocol if network else self.protocol
         if protocol == "auto":
-            return "ll" if rules.fits_ll(size_bytes, self.parts(size_bytes)) else "simple"
+            return "ll" if rules.fits_ll(size_bytes, self.parts(size_bytes), self.ll_part_bytes) else "simple"
         return protocol
 
     def chunk_of(self, size_bytes: int, protocol: str, *, network: bool) -> int:
         """Return the payload of a chunk of a message."""
         if protocol == "ll":
-            return PROTOCOLS["ll"].step_bytes
+            return self.ll_chunk_bytes
         return rules.network_chunk_bytes(size_bytes, self.chunk_bytes) if network else self.chunk_bytes
 
 
@@ -121,6 +127,8 @@ def plan_of(
     per_peer: int = 32,
     version: rules.Version = (2, 28),
     all_nvlink: bool = True,
+    chunk_bytes: int | None = None,
+    group: int = rules.BATCH,
     **more: object,
 ) -> PeerPlan:
     """Return the plan of a collective from few numbers.
@@ -139,6 +147,10 @@ def plan_of(
         NCCL's.
     all_nvlink : bool
         Whether all GPUs of a node reach each other over NVLink.
+    chunk_bytes : int, optional
+        In place of what `rounds.chunk_bytes` says.
+    group : int
+        Ranks of a group in the order of rounds over several nodes.
     **more
         Other fields of `PeerPlan`.
 
@@ -149,13 +161,13 @@ def plan_of(
     (4, (0, 16, 8, 24, 4, 20, 12, 28), 4)
     """
     ranks, count = sum(map(len, nodes)), len(nodes)
-    chunk = rules.chunk_bytes(count, all_nvlink=all_nvlink)
+    chunk = chunk_bytes or rules.chunk_bytes(count, all_nvlink=all_nvlink)
     least, most = rules.part_limits(chunk, count, version)
-    group = rules.group_size(nodes) if version >= (2, 28) else max(map(len, nodes))
+    size = rules.group_size(nodes, group) if version >= (2, 28) else max(map(len, nodes))
     values = {
-        "rounds": rules.round_order(nodes, version),
+        "rounds": rules.round_order(nodes, version, group=group),
         "channels": channels,
-        "bases": tuple(rules.base_channel(number, channels, count, group, version) for number in range(ranks)),
+        "bases": tuple(rules.base_channel(number, channels, count, size, version) for number in range(ranks)),
         "version": version,
         "least_channels": rules.least_channels(per_peer, ranks, channels),
         "per_peer": per_peer,

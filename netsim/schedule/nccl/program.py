@@ -329,9 +329,9 @@ class Program(Lanes):
         chunk, step : int
             For people.
         """
-        for first, part in self.slices(size):
-            if not part and first:  # an empty slice still costs a wait and a post
-                self._pass_empty(lane)
+        for number, (first, part) in enumerate(self.slices(size)):
+            if number and not part:
+                self._pass_empty(lane, receive, send)
                 continue
             self._one(lane, primitive, offset + first, part, receive, send, reduce, from_input, chunk, step)
 
@@ -425,7 +425,20 @@ class Program(Lanes):
             )
         return [(connection.used.popleft(), LEFT, connection.credit_s)]
 
-    def _pass_empty(self, lane: int) -> None:
-        """Let a lane pay for an empty slice; nothing moves, and its slot is free again at once."""
-        if self._fixed[lane]:
-            self._last[lane] = self._add(lane, -1, -1, 0, 0, 0, duration=self._fixed[lane])
+    def _pass_empty(self, lane: int, receive: Sequence[Connection], send: Sequence[Connection]) -> None:
+        """Let a lane do its part for an empty slice: nothing moves, but it is waited for, posted, and takes its slots."""
+        needs = [(connection.sent.popleft(), END, 0.0) for connection in receive]
+        for connection in send:
+            needs += self._slot(connection)
+        op = self._write(lane, needs, self._fixed[lane], early=False)
+        for connection in send:
+            posted = op
+            if connection.proxy is not None:
+                wanted = [(op, END, 0.0), *self._taken(connection)]
+                posted = self._add(connection.proxy, -1, -1, 0, 0, 0, needs=wanted)
+                connection.left_home.append(posted)
+            connection.sent.append(posted)
+            connection.count += 1
+        for connection in receive:
+            connection.used.append(op)
+        self._last[lane] = op

@@ -82,15 +82,17 @@ def group_size(nodes: Nodes, group: int = BATCH) -> int:
     return size
 
 
-def p2p_channels(channels: int) -> int:
+def p2p_channels(channels: int, *, least: int | None = None, most: int | None = None) -> int:
     """Return the channels for send/recv of a communicator with so many channels for collectives.
+
+    `least` and `most` are NCCL_MIN_P2P_NCHANNELS and NCCL_MAX_P2P_NCHANNELS; a power of two is made of the result.
 
     Examples
     --------
     >>> p2p_channels(24), p2p_channels(16), p2p_channels(100)
     (32, 16, 64)
     """
-    return min(MOST_CHANNELS, _power_above(channels))
+    return min(MOST_CHANNELS, _power_above(max(min(channels, most or MOST_CHANNELS), least or 1)))
 
 
 def nvlink_channels(path_GBps: float, link_GBps: float) -> int:  # noqa: N803
@@ -253,9 +255,9 @@ def part_bounds(size_bytes: int, count: int) -> Iterator[tuple[int, int]]:
         yield first, min(each, size_bytes - first)
 
 
-def fits_ll(size_bytes: int, count: int) -> bool:
-    """Say whether a message in so many parts is short enough for LL."""
-    return size_bytes <= count * LL_BYTES
+def fits_ll(size_bytes: int, count: int, part_bytes: int = LL_BYTES) -> bool:
+    """Say whether a message in so many parts is short enough for LL, given the most bytes of a part."""
+    return size_bytes <= count * part_bytes
 
 
 def base_channel(number: int, channels: int, nodes: int = 1, group: int = BATCH, version: Version = (2, 28)) -> int:

@@ -107,7 +107,7 @@ def _relay(plan: PeerPlan, servers: list[list[int]], node: dict[int, int], part:
     place = there.index(part.dst)
     rail = {rank: plan.rails[rank] if plan.rails else at for server in (here, there) for at, rank in enumerate(server)}
     same = [rank for rank in here if rail[rank] == rail[part.dst]]
-    if not plan.pxn or part.src in same or not same:
+    if not (plan.pxn and plan.pxn_always) or part.src in same or not same:
         return part.src
     return here[place] if place < len(here) and here[place] in same else same[0]
 
