@@ -174,13 +174,19 @@ def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...
 
 
 def is_known(machine: Machine) -> bool:
-    """Say whether a machine's GPUs are known, so that NCCL's costs and figures mean something: no study graph's are."""
+    """Say whether a machine's GPUs are known, so that NCCL's costs and figures mean something: no study graph's are.
+
+    Nor are AMD's, on which RCCL runs.
+    """
     graph = graph_of(machine)
     gpus = ranks_of(graph)
+    if any(graph.nodes[gpu].get("vendor") == "AMD" for gpu in gpus):
+        return False
     if any("sm" in graph.nodes[gpu] for gpu in gpus):
         return True
     kinds = {link.kind for gpu in gpus for link in (data["link"] for data in graph.succ[gpu].values())}
-    return any(family_of(kind) is not None for kind in kinds)
+    families = {family_of(kind) for kind in kinds}
+    return "xgmi" not in families and bool(families - {None})
 
 
 def pairs_of(machine: Machine, options: NcclOptions, collective: str) -> list[tuple[str, str]]:

@@ -25,12 +25,13 @@ NETWORK = "network"
 """Name of the switch of ``one-switch``."""
 
 _RATES = ("uplink", "oversubscription", "hop")
+_SHARP = "sharp"
 _FORMS: dict[str, tuple[str, ...]] = {
-    "one-switch": (),
-    "rails": ("servers", "spines", *_RATES),
-    "rails-only": (),
-    "leaf-spine": ("leaves", "servers", "spines", "order", *_RATES),
-    "fat-tree": ("k", "pods", "leaves", "spines", "cores", "order", "core", *_RATES),
+    "one-switch": (_SHARP,),
+    "rails": ("servers", "spines", _SHARP, *_RATES),
+    "rails-only": (_SHARP,),
+    "leaf-spine": ("leaves", "servers", "spines", "order", _SHARP, *_RATES),
+    "fat-tree": ("k", "pods", "leaves", "spines", "cores", "order", "core", _SHARP, *_RATES),
 }
 FABRICS = tuple(_FORMS)
 """Networks between machines that can be built."""
@@ -38,6 +39,7 @@ FABRICS = tuple(_FORMS)
 FORMS = (
     "one-switch, rails[:servers=N,spines=N,uplink=RATE,oversubscription=X], rails-only, "
     "leaf-spine:leaves=N|servers=N,spines=N[,...], fat-tree:k=N or fat-tree:pods=N,leaves=N,spines=N,cores=N[,core=RATE,...]"
+    ", each with sharp=on where switches reduce"
 )
 """The forms a fabric's text takes, for help and messages."""
 
@@ -70,6 +72,8 @@ class FabricSpec:
     """Latency of a link between two switches."""
     striped: bool = False
     """Whether servers are dealt out to the leaves one by one instead of in blocks."""
+    sharp: bool = False
+    """Whether switches add up what several servers send (SHARP), for CollNet and NVLS over several servers."""
 
 
 def parse_fabric(text: str) -> FabricSpec:
@@ -109,6 +113,7 @@ def parse_fabric(text: str) -> FabricSpec:
         oversubscription=float(ratio),
         hop_s=parse_time(options["hop"], where=f"{where}: hop") if "hop" in options else _HOP_S,
         striped=choice(options.get("order", "block"), ("block", "stripe"), f"{where}: order") == "stripe",
+        sharp=choice(options.get(_SHARP, "off"), ("on", "off"), f"{where}: {_SHARP}") == "on",
     )
 
 
@@ -132,6 +137,15 @@ def add_network(graph: "nx.DiGraph[str]", spec: FabricSpec, servers: Ports) -> N
     Names: ``network``; ``rail3``; ``leaf0``, ``spine0``; ``pod0/leaf0``, ``pod0/spine0``, ``core0``. With several groups
     of servers a rail is ``group0/rail3``.
     """
+    before = set(graph)
+    _add_tiers(graph, spec, servers)
+    if spec.sharp:
+        for switch in graph:
+            if switch not in before:
+                graph.nodes[switch]["reduce"] = True
+
+
+def _add_tiers(graph: "nx.DiGraph[str]", spec: FabricSpec, servers: Ports) -> None:
     if spec.form == "one-switch":
         _switches(graph, [NETWORK])
         for nics in servers:

@@ -183,7 +183,11 @@ class _Loader:
             name = _free(self.graph, f"gpu-{bus}")
             self.graph.add_node(name, kind=GPU, host="node0", busid=bus)
             self.host_of[name] = self.host
-            if "sm" in gpu.attributes:
+            if "gcn" in gpu.attributes:
+                # What stands under sm there counts compute units' generation, not CUDA's.
+                self.graph.nodes[name]["vendor"] = "AMD"
+                self.defaults["a GPU is AMD's: RCCL runs there, whose channels and choices are not NCCL's"] += 1
+            elif "sm" in gpu.attributes:
                 self.graph.nodes[name]["sm"] = self._number(gpu, "sm")
             self.gpus.append((name, gpu))
             self.nodes_of_bus[bus_key(self.host, bus)].append(name)

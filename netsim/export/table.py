@@ -188,22 +188,22 @@ FLOAT_BYTES = 4
 """Size of nccl-tests' default data type."""
 
 
-def rounded_size(collective: str, ranks: int, size_bytes: int) -> int:
-    """Round a size down as nccl-tests does for its default type.
+def rounded_size(collective: str, ranks: int, size_bytes: int, element_bytes: int = FLOAT_BYTES) -> int:
+    """Round a size down as nccl-tests does, by default for its default type.
 
     Tests whose buffer holds one block a rank cut each block to a multiple of 16 bytes; the others cut the size to
     whole elements (nccl.md 1.1).
 
     Examples
     --------
-    >>> rounded_size("all_gather", 8, 1000), rounded_size("all_reduce", 8, 1003)
-    (896, 1000)
+    >>> rounded_size("all_gather", 8, 1000), rounded_size("all_reduce", 8, 1003), rounded_size("all_reduce", 8, 1003, 1)
+    (896, 1000, 1003)
     """
-    elements = size_bytes // FLOAT_BYTES
+    elements = size_bytes // element_bytes
     if collective in _COUNT_PER_RANK:
-        per_rank = elements // ranks // (16 // FLOAT_BYTES) * (16 // FLOAT_BYTES)
-        return per_rank * ranks * FLOAT_BYTES
-    return elements * FLOAT_BYTES
+        grain = 16 // element_bytes
+        return elements // ranks // grain * grain * ranks * element_bytes
+    return elements * element_bytes
 
 
 def nccl_tests_text(rows: Iterable[Row], *, head: Sequence[str] = (), root: int = 0) -> str:

@@ -22,10 +22,12 @@ from netsim.nccl.version import Version
 
 PATH_TYPES = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")
 """Best to worst, as of 2.30; earlier releases lack some and keep the order of the rest."""
-DATATYPES = (
-    *("int8", "uint8", "int32", "uint32", "int64", "uint64"),
-    *("half", "bfloat16", "float", "double", "f8e4m3", "f8e5m2"),
-)
+ELEMENT_BYTES = {
+    **{"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8},
+    **{"half": 2, "bfloat16": 2, "float": 4, "double": 8, "f8e4m3": 1, "f8e5m2": 1},
+}
+"""Bytes of an element of each type."""
+DATATYPES = tuple(ELEMENT_BYTES)
 FLOAT8 = ("f8e4m3", "f8e5m2")
 OPERATORS = ("sum", "prod", "min", "max", "avg", "mulsum")
 """Names of nccl-tests."""

@@ -16,6 +16,7 @@ from netsim.units import parse_rate, parse_time
 _DATA = Path(__file__).parent / "gpus_data"
 _PCIE = "pcie"
 _OLDEST = "ampere"
+_SMALL_INTEGERS = ("int8", "uint8")
 # Where a file gives three rates, what each primitive does decides which is its own.
 _KIND_OF = {
     "send": "send",
@@ -53,7 +54,7 @@ def generation(compute_capability: int, *, nvlink: bool = True) -> str:
     return _OLDEST if compute_capability < 90 else "blackwell"
 
 
-def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False) -> Costs:
+def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False, datatype: str = "float") -> Costs:
     """Return what a protocol costs on a generation of GPU.
 
     Parameters
@@ -66,6 +67,8 @@ def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False) 
         Whether it is for send and receive, which start otherwise and halve the threads.
     nvls : bool
         Whether it is for NVLS, which starts otherwise.
+    datatype : str
+        Integers of one byte are added up at a part of the rates, where that was measured.
 
     Examples
     --------
@@ -75,6 +78,8 @@ def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False) 
     file = _read(name)
     table = file.get(protocol) or file["simple"]
     given = {key: parse_rate(table.get(key) or table[kind], where=key) for key, kind in _KIND_OF.items()}
+    if datatype in _SMALL_INTEGERS:
+        given |= {key: given[key] * table.get("int8", 1.0) for key, kind in _KIND_OF.items() if kind == "reduce"}
     in_switch, between = file.get("nvls", {}), file["p2p"]
     start_s = _time(table, "start")
     if nvls and in_switch:
@@ -102,11 +107,22 @@ def window_costs(name: str, protocol: str, collective: str) -> Costs:
     table = file.get("symmetric")
     if table is None:
         return costs(name, protocol)
-    kind = "ll" if protocol == "ll" else collective if collective in table else "others"
+    kind = collective if collective in table else "others"
+    kind = {"all_reduce": "ll", "others": "ll_others"}[kind] if protocol == "ll" else kind
     rate = parse_rate(table[kind], where=kind)
     started = _time(table, "start_ll" if protocol == "ll" else "start")
     rates = Rates(**dict.fromkeys(_KIND_OF, rate))
     return Costs(start_s=started, flag_s=_time(table, "flag"), rates=rates)
+
+
+def copy_costs(name: str) -> Costs:
+    """Return what copy engines cost on a generation of GPU: their start, flags, each copy, and what they copy locally."""
+    file = _read(name)
+    started, table = file.get("symmetric"), file.get("copy_engine")
+    if started is None or table is None:
+        return costs(name, "simple")
+    rates = Rates(recv=parse_rate(table["local"], where="local"))
+    return Costs(start_s=_time(started, "start"), slice_s=_time(table, "copy"), flag_s=_time(started, "flag"), rates=rates)
 
 
 def launch_s(name: str) -> float:

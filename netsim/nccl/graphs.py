@@ -14,6 +14,9 @@ NVLS = "nvls"
 GRAPH_IDS = {RING: 0, TREE: 1, COLLNET_CHAIN: 2, NVLS: 3, COLLNET_DIRECT: 4}
 """Name -> ``id`` in a dump."""
 
+LAST_RESORT_GBPS = 0.1
+"""Speed that NCCL notes where none of its own is reached: one channel in order of ranks, whatever it carries."""
+
 BALANCED_TREE = 1
 SPLIT_TREE = 2
 PLAIN_TREE = 3

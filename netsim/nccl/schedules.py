@@ -11,12 +11,12 @@ from typing import Any
 
 from netsim.errors import NetsimError
 from netsim.nccl import windows
-from netsim.nccl.availability import Options
+from netsim.nccl.availability import ELEMENT_BYTES, Options
 from netsim.nccl.channels import total_channels
 from netsim.nccl.communicator import Communicator
 from netsim.nccl.environment import allowed, settings, tuner_options
+from netsim.nccl.gpus import copy_costs, generation, window_costs
 from netsim.nccl.gpus import costs as gpu_costs
-from netsim.nccl.gpus import generation, window_costs
 from netsim.nccl.peer_planning import plan_peers
 from netsim.nccl.planning import plan
 from netsim.nccl.tuner import Choice, choose
@@ -58,6 +58,21 @@ ALGORITHMS = (*_BUILDERS, PEERS, *_WINDOWED)
 
 
 @dataclass(frozen=True)
+class Elements:
+    """What is reduced, by the names of nccl-tests."""
+
+    datatype: str = "float"
+    operator: str = "sum"
+
+    def __post_init__(self) -> None:
+        Options(datatype=self.datatype, operator=self.operator)  # refuses what NCCL does not know
+
+
+FLOATS = Elements()
+"""Sums of floats, nccl-tests' default."""
+
+
+@dataclass(frozen=True)
 class Built:
     """One collective, ready to be run."""
 
@@ -92,7 +107,9 @@ def build(
     algorithm: str = "auto",
     protocol: str = "auto",
     root: int = 0,
-    align_bytes: int = 4,
+    align_bytes: int | None = None,
+    datatype: str = "float",
+    operator: str = "sum",
     channels: int | None = None,
     registered: bool = False,
     in_place: bool = False,
@@ -116,8 +133,10 @@ def build(
         Names, or ``auto`` for NCCL's choice among what its environment leaves.
     root : int
         For broadcast, reduce, gather and scatter.
-    align_bytes : int
-        Bytes of an element.
+    align_bytes : int, optional
+        Bytes of an element, in place of the type's.
+    datatype, operator : str
+        Names of nccl-tests; they bear on which algorithms there are, and integers of one byte on what adding costs.
     channels : int, optional
         In place of NCCL's number for the size.
     registered, in_place : bool
@@ -141,18 +160,21 @@ def build(
     if collective not in COLLECTIVES:
         raise NetsimError(f"NCCL has no {collective}; accepted are {', '.join(COLLECTIVES)}")
     given = settings(communicator.environment)
+    elements = Elements(datatype, operator)
+    align_bytes = ELEMENT_BYTES[datatype] if align_bytes is None else align_bytes
 
     def costs_of(kind: str, **uses: bool) -> Costs:
-        found = FREE if free else _costs(communicator, kind, started, **uses)
+        found = FREE if free else _costs(communicator, kind, started, datatype=datatype, **uses)
         return replace(found, network=(network or {}).get(kind, Network()))
 
     def costs_on_windows(kind: str) -> Costs:
         name = generation(communicator.compute_capability)
-        return FREE if free else _started(window_costs(name, kind, collective), started)
+        found = copy_costs(name) if kind == windows.COPY_ENGINE else window_costs(name, kind, collective)
+        return FREE if free else _started(found, started)
 
     window = algorithm.partition(":")[0]
     if window in _WINDOWED:
-        asked = {"root": root, "align_bytes": align_bytes, "in_place": in_place, "limit": limit}
+        asked = {"root": root, "align_bytes": align_bytes, "in_place": in_place, "limit": limit, "blocks": channels}
         return _on_windows(communicator, collective, size_bytes, algorithm, costs_on_windows, asked)
     if collective in peers.COLLECTIVES:
         if algorithm not in ("auto", PEERS):
@@ -174,7 +196,16 @@ def build(
         )
         schedule = sendrecv.build(sends, limit=limit)
         return Built(schedule, PEERS, schedule.protocol, _channels_used(schedule), None)
-    decided = decide(communicator, collective, size_bytes, algorithm, protocol, rules=rules, registered=registered)
+    decided = decide(
+        communicator,
+        collective,
+        size_bytes,
+        algorithm,
+        protocol,
+        rules=rules,
+        registered=registered,
+        elements=elements,
+    )
     taken = (RING, LL) if decided is None else (decided.choice.algorithm, decided.choice.protocol)
     if channels is None and decided is not None:
         channels = decided.channels
@@ -206,6 +237,7 @@ def decide(
     *,
     rules: Sequence[Rule] | None = None,
     registered: bool = False,
+    elements: Elements = FLOATS,
 ) -> Decision | None:
     """Return what NCCL takes; None where its cost model is not asked.
 
@@ -223,10 +255,12 @@ def decide(
         plugin sets one before it looks for a rule.
     registered : bool
         Whether user buffers are registered, which rules may ask for.
+    elements : Elements
+        What is reduced and how.
     """
     if collective not in TUNED or communicator.ranks == 1 or algorithm.partition(":")[0] in _WINDOWED:
         return None
-    choice = _choice(communicator, collective, size_bytes, algorithm, protocol)
+    choice = _choice(communicator, collective, size_bytes, algorithm, protocol, elements)
     if rules is None:
         return Decision(choice)
     nodes, ranks = len(communicator.nodes), communicator.ranks
@@ -247,17 +281,20 @@ def _on_windows(
     numbers: dict[str, Any],
 ) -> Built:
     """Build a collective on symmetric windows, by a kernel or by copy engines."""
+    asked = numbers.pop("blocks")
     if algorithm == windows.COPY_ENGINE:
-        schedule = windows.by_copies(communicator, collective, size_bytes, costs_of(SIMPLE), **numbers)
+        schedule = windows.by_copies(communicator, collective, size_bytes, costs_of(windows.COPY_ENGINE), **numbers)
         return Built(schedule, algorithm, SIMPLE, 0, None)
-    kernel, blocks = windows.kernel_of(communicator, algorithm, collective, size_bytes)
+    kernel, blocks = windows.kernel_of(communicator, algorithm, collective, size_bytes, asked)
     protocol = protocol_of(kernel)
     more = {name: numbers[name] for name in ("align_bytes", "limit")}
     schedule = windows.by_kernel(communicator, collective, size_bytes, kernel, blocks, costs_of(protocol), **more)
     return Built(schedule, schedule.algorithm, protocol, blocks, None)
 
 
-def _choice(communicator: Communicator, collective: str, size_bytes: int, algorithm: str, protocol: str) -> Choice:
+def _choice(
+    communicator: Communicator, collective: str, size_bytes: int, algorithm: str, protocol: str, elements: Elements
+) -> Choice:
     """Return what the cost model takes."""
     pairs: Collection[tuple[str, str]] | None = allowed(
         communicator.environment,
@@ -267,7 +304,14 @@ def _choice(communicator: Communicator, collective: str, size_bytes: int, algori
         protocols=None if protocol == "auto" else protocol,
     )
     asked = None if protocol == "auto" else protocol
-    options: Options = tuner_options(communicator.environment, collective, communicator.version, protocols=asked)
+    options: Options = tuner_options(
+        communicator.environment,
+        collective,
+        communicator.version,
+        protocols=asked,
+        datatype=elements.datatype,
+        operator=elements.operator,
+    )
     return choose(
         communicator,
         collective,
@@ -288,9 +332,17 @@ def generation_of(communicator: Communicator, *, nvls: bool = False) -> str:
     return generation(communicator.compute_capability, nvlink=over_nvlink)
 
 
-def _costs(communicator: Communicator, protocol: str, started: bool, *, nvls: bool = False, peers: bool = False) -> Costs:
+def _costs(
+    communicator: Communicator,
+    protocol: str,
+    started: bool,
+    *,
+    datatype: str = "float",
+    nvls: bool = False,
+    peers: bool = False,
+) -> Costs:
     name = generation_of(communicator, nvls=nvls)
-    return _started(gpu_costs(name, protocol, nvls=nvls, peers=peers), started)
+    return _started(gpu_costs(name, protocol, nvls=nvls, peers=peers, datatype=datatype), started)
 
 
 def _channels_used(schedule: Schedule) -> int:

@@ -16,6 +16,7 @@ from netsim.nccl.graphs import (
     COLLNET_CHAIN,
     COLLNET_DIRECT,
     COLLNET_DIRECT_PATTERN,
+    LAST_RESORT_GBPS,
     NVLS,
     NVLS_PATTERN,
     PLAIN_TREE,
@@ -121,8 +122,8 @@ class GraphSearch:
                 return empty_graph(name)
             # As NCCL: one channel in plain order, at next to no speed.
             order = ChannelOrder(tuple(range(self._gpus)), *((0, 0) if self._nets else (None, None)))
-            same = found.rules.same_channels
-            return ChannelGraph(name, pattern, (order,), 0.1, 0.1, TYPES[SYS], TYPES[SYS], 0.0, 0, same)
+            same, least = found.rules.same_channels, LAST_RESORT_GBPS
+            return ChannelGraph(name, pattern, (order,), least, least, TYPES[SYS], TYPES[SYS], 0.0, 0, same)
         return self._as_graph(name, found)
 
     def starts_at(self, rules: Rules) -> int:

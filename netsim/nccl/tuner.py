@@ -246,4 +246,8 @@ def _fallback(
             return rings
     wish = "any algorithm" if allowed is None else ", ".join(f"{a} {p}" for a, p in sorted(allowed)) or "no algorithm"
     rest = ", ".join(f"{a} {p}" for a, p in costs) or "nothing: no ring was found"
-    raise NetsimError(f"{collective}: NCCL {version} cannot run {wish} on this machine; accepted is {rest}")
+    wanted = {a for a, _ in allowed or ()}
+    hint = ""
+    if wanted and wanted <= set(COLLNETS) and not communicator.collnet:
+        hint = " (CollNet needs NCCL_COLLNET_ENABLE=1 and a network that reduces, such as --fabric one-switch:sharp=on)"
+    raise NetsimError(f"{collective}: NCCL {version} cannot run {wish} on this machine{hint}; accepted is {rest}")

@@ -60,6 +60,7 @@ USED: Mapping[str, str] = {
     "NCCL_P2P_SCHEDULE_GROUP_SIZE": "the order of rounds of an all-to-all",
     "NCCL_ALLOC_P2P_NET_LL_BUFFERS": "whether sends over the network may use LL",
     "NCCL_COLLNET_NODE_THRESHOLD": "from how many nodes on the network reduces",
+    "NCCL_SYM_CTAS": "blocks of symmetric kernels",
 }
 """Name -> what is taken from it."""
 
@@ -100,7 +101,6 @@ MISSING: Mapping[str, str] = {
     "NCCL_SINGLE_RING_THRESHOLD": "nothing since NCCL 2.3",
     "NCCL_SOCKET_IFNAME": "which interfaces are used; here the topology says which there are",
     "NCCL_SYM_CE_THRESHOLD": "from which size on copy engines gather",
-    "NCCL_SYM_CTAS": "channels of symmetric kernels",
     "NCCL_SYM_KERNEL": "which symmetric kernels may run",
     "NCCL_SYM_TMA_ENABLE": "whether symmetric kernels use bulk copies",
     "NCCL_THREAD_THRESHOLDS": "bytes that a thread must have to be worth it",

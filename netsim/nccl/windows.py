@@ -5,25 +5,31 @@ later), or copy engines do without any kernel (2.28 and later). Only within one 
 """
 
 from itertools import pairwise
+from typing import Any
 
 from netsim.errors import NetsimError
 from netsim.nccl.communicator import Communicator
+from netsim.nccl.environment import settings
+from netsim.nccl.variables import number
 from netsim.nccl.version import Version
 from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import Schedule
 from netsim.schedule.nccl import copy_engine, symmetric
 from netsim.schedule.nccl.costs import Costs
 from netsim.schedule.nccl.plan import Channel, Plan
-from netsim.schedule.nccl.symmetric_model import pick_kernel, query_model
+from netsim.schedule.nccl.symmetric_model import MOST_BLOCKS, pick_kernel, query_model
 
 SYMMETRIC = "symmetric"
 COPY_ENGINE = "copy_engine"
 _SINCE = {SYMMETRIC: Version(2, 27), COPY_ENGINE: Version(2, 28)}
+# Ours: a block reads and writes in turns of so many bytes; NCCL's kernels work through them element by element.
 _CHUNK_BYTES = 16_384
 _BLACKWELL = 100
 
 
-def kernel_of(communicator: Communicator, algorithm: str, collective: str, size_bytes: int) -> tuple[str, int]:
+def kernel_of(
+    communicator: Communicator, algorithm: str, collective: str, size_bytes: int, blocks: int | None = None
+) -> tuple[str, int]:
     """Return the symmetric kernel of a collective and its blocks: the one that is named, or the one NCCL would take.
 
     Parameters
@@ -35,6 +41,8 @@ def kernel_of(communicator: Communicator, algorithm: str, collective: str, size_
         all_reduce, all_gather or reduce_scatter.
     size_bytes : int
         As nccl-tests counts it.
+    blocks : int, optional
+        In place of NCCL's number; NCCL_SYM_CTAS, NCCL_MIN_CTAS and NCCL_MAX_CTAS bound that otherwise.
 
     Raises
     ------
@@ -44,14 +52,30 @@ def kernel_of(communicator: Communicator, algorithm: str, collective: str, size_
     _check(communicator, SYMMETRIC)
     ranks = communicator.ranks
     count = size_bytes if collective == "all_reduce" else size_bytes // ranks
-    blackwell = communicator.compute_capability >= _BLACKWELL
+    least, most = _bounds(communicator, blocks)
+    limits: dict[str, Any] = {"least_blocks": least, "most_blocks": most}
+    limits["blackwell"] = communicator.compute_capability >= _BLACKWELL
+    multicast = communicator.multicast and number(communicator.environment, "NCCL_NVLS_ENABLE", 2, 0, 2) > 0
     named = algorithm.partition(":")[2]
     if not named:
-        kernel, _, blocks = pick_kernel(collective, ranks, count, multicast=communicator.multicast, blackwell=blackwell)
-        return kernel, blocks
-    if "mc" in named and not communicator.multicast:
-        raise NetsimError(f"{algorithm}: the switch neither multicasts nor reduces here; accepted are kernels without mc")
-    return named, query_model(collective, named, ranks, count, blackwell=blackwell)[1]
+        kernel, _, used = pick_kernel(collective, ranks, count, multicast=multicast, **limits)
+        return kernel, used
+    if "mc" in named and not multicast:
+        raise NetsimError(
+            f"{algorithm}: the switch neither multicasts nor reduces here, or NCCL_NVLS_ENABLE=0; accepted are kernels "
+            "without mc"
+        )
+    return named, query_model(collective, named, ranks, count, **limits)[1]
+
+
+def _bounds(communicator: Communicator, blocks: int | None) -> tuple[int, int]:
+    """Return the least and the most blocks of a kernel."""
+    given = settings(communicator.environment)
+    fixed = blocks or number(communicator.environment, "NCCL_SYM_CTAS", 0, 0, MOST_BLOCKS)
+    if fixed:
+        return min(fixed, MOST_BLOCKS), min(fixed, MOST_BLOCKS)
+    most = min(given.max_ctas or MOST_BLOCKS, MOST_BLOCKS)
+    return min(given.min_ctas or 1, most), most
 
 
 def by_kernel(

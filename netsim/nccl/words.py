@@ -16,6 +16,7 @@ from netsim.nccl.graphs import (
     COLLNET_DIRECT,
     COLLNET_DIRECT_PATTERN,
     GRAPH_IDS,
+    LAST_RESORT_GBPS,
     NVLS,
     NVLS_PATTERN,
     PLAIN_TREE,
@@ -77,6 +78,8 @@ def graph_lines(communicator: Communicator) -> Iterator[str]:
     for name in GRAPH_IDS:
         graph = communicator.graphs.get(name)
         found = "nothing found" if graph is None or not graph.channels else ", ".join(_graph(graph, several))
+        if graph is not None and graph.channels and graph.intra_GBps == LAST_RESORT_GBPS:
+            found += "; none of NCCL's speeds is reached, so that it takes one channel in order of ranks"
         yield f"graph {name}: {found}"
     if graph_of(communicator, RING) is None:
         return

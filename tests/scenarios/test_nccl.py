@@ -7,8 +7,8 @@ import pytest
 from netsim.errors import NetsimError
 from netsim.export.table import human_text, model_words
 from netsim.nccl import schedules
-from scenarios.machine import Machine
-from scenarios.nccl import NcclOptions
+from scenarios.machine import Machine, graph_of
+from scenarios.nccl import NcclOptions, is_known, least_call_s, pairs_of
 from scenarios.run import Spec, run_spec, run_traced
 
 EIGHT = Spec(Machine("hgx-h100"), "all_reduce", 2**20, protocol="auto")
@@ -121,3 +121,33 @@ def test_a_run_can_be_looked_into():
     row, schedule, record = run_traced(replace(EIGHT, size_bytes=2**16))
     assert schedule.protocol == row.protocol == "ll"
     assert record.services is not None
+
+
+def test_amd_gpus_are_not_known_to_nccl(tmp_path):
+    dump = tmp_path / "rccl.xml"
+    dump.write_text(
+        '<system version="2"><cpu numaid="0" arch="x86_64" vendor="AuthenticAMD" familyid="25" modelid="1">'
+        + "".join(
+            f'<pci busid="0000:0{bus}:00.0" class="0x038000" link_speed="16.0 GT/s PCIe" link_width="16">'
+            f'<gpu dev="{bus - 1}" sm="104" gcn="910" rank="{bus - 1}" gdr="1"/></pci>'
+            for bus in (1, 2)
+        )
+        + "</cpu></system>"
+    )
+    machine = Machine(str(dump))
+    assert not is_known(machine)
+    remarks = graph_of(machine).graph["remarks"]
+    assert any("AMD's: RCCL runs there" in remark for remark in remarks)
+    assert run_spec(Spec(machine, "all_reduce", 1 << 20, protocol="auto")).protocol == "ideal"
+
+
+def test_a_gpu_alone_on_its_node_is_launched_like_any_of_its_generation():
+    options = NcclOptions(launch="stream")
+    alone = Machine("hgx-h100", nodes=2, nic="ndr400", gpus_per_node=1)
+    assert least_call_s(alone, options, (0, 1)) == least_call_s(Machine("hgx-h100"), options, tuple(range(8)))
+
+
+def test_pairs_are_those_that_the_environment_leaves():
+    one_a_node = Machine("hgx-h100", nodes=4, nic="ndr400", gpus_per_node=1)
+    assert ("pat", "simple") in pairs_of(one_a_node, NcclOptions(), "all_gather")
+    assert ("pat", "simple") not in pairs_of(one_a_node, NcclOptions(environment=("NCCL_PAT_ENABLE=0",)), "all_gather")

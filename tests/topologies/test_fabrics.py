@@ -85,6 +85,19 @@ def test_three_tiers_join_spine_i_of_every_pod_to_its_own_cores() -> None:
     assert rate(graph, "pod1/spine1", "core4") == pytest.approx(8 * 47.9e9 / 3)
 
 
+@pytest.mark.parametrize(
+    "fabric", ["one-switch", "rails:spines=2", "rails-only", "leaf-spine:leaves=2,spines=2", "fat-tree:k=4"]
+)
+def test_switches_reduce_where_they_are_told_to(fabric: str) -> None:
+    text = f"{fabric}{',' if ':' in fabric else ':'}sharp=on"
+    nodes = 2 if fabric.startswith("fat-tree") else 4
+    sharp = build("pcie-pair", nodes=nodes, nic="hdr200", fabric=text)
+    plain = build("pcie-pair", nodes=nodes, nic="hdr200", fabric=fabric)
+    assert switches(sharp) == switches(plain)
+    assert all(sharp.nodes[name].get("reduce") for name in switches(sharp))
+    assert not any(plain.nodes[name].get("reduce") for name in switches(plain))
+
+
 def test_oversubscription_applies_to_every_tier() -> None:
     graph = cluster("fat-tree:pods=2,leaves=2,spines=2,cores=2,oversubscription=2")
     assert rate(graph, "pod0/leaf0", "pod0/spine0") == pytest.approx(2 * 47.9e9)

@@ -5,6 +5,7 @@ this project.
 """
 
 import math
+from typing import Any
 
 from netsim.errors import ScheduleError
 from netsim.schedule.nccl.symmetric import KERNELS, protocol_of
@@ -63,6 +64,7 @@ def query_model(
     def estimate(blocks: int) -> float:
         return _estimate(collective, kernel, ranks, size_bytes, blocks, blackwell)
 
+    least_blocks = min(least_blocks, most)
     best = estimate(most)
     for blocks in range(least_blocks, most):
         if estimate(blocks) <= _TOLERANCE * best:
@@ -71,11 +73,11 @@ def query_model(
 
 
 def pick_kernel(
-    collective: str, ranks: int, size_bytes: int, *, multicast: bool = True, blackwell: bool = False
+    collective: str, ranks: int, size_bytes: int, *, multicast: bool = True, **limits: Any
 ) -> tuple[str, float, int]:
     """Return the kernel that NCCL would take, its estimate in microseconds and its blocks; parameters as `query_model`.
 
-    Without `multicast` the kernels that need it are left out; LL needs less than 2 GiB on its way.
+    Without `multicast` the kernels that need it are left out; LL needs less than 2 GiB on its way. `limits` are the others.
     """
     if collective not in KERNELS:
         raise ScheduleError(f"symmetric kernels do no {collective}; accepted are {', '.join(KERNELS)}")
@@ -84,7 +86,7 @@ def pick_kernel(
     for kernel in KERNELS[collective]:
         if (not multicast and "mc" in kernel) or (protocol_of(kernel) == "ll" and on_bus >= 2**31):
             continue
-        time_us, blocks = query_model(collective, kernel, ranks, size_bytes, blackwell=blackwell)
+        time_us, blocks = query_model(collective, kernel, ranks, size_bytes, **limits)
         found.append((time_us * (1 + _BLOCK_PENALTY * blocks), kernel, time_us, blocks))
     _, kernel, time_us, blocks = min(found, key=lambda row: row[0])
     return kernel, time_us, blocks

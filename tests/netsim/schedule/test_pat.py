@@ -86,3 +86,13 @@ def test_smaller_pieces_are_aggregated_more():
     assert len(whole) == 7 * 8
     assert len(pieces) == 8 * 3 * 8  # pieces of 64 KiB: three messages a rank each
     assert pieces.pieces == 8
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [(3, (1, 1)), (5, (2, 2)), (8, (4, 4)), (9, (4, 4)), (17, (8, 8))])
+def test_odd_numbers_of_ranks_are_halved_downwards(ranks, expected):
+    # The factor grows while it is below half of the ranks in whole numbers.
+    assert pat.aggregation(ranks, 1000) == expected
+
+
+def test_five_ranks_need_four_messages():
+    assert pat.message_offsets(5, 1000) == [[4], [2], [3], [1]]
