@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from netsim.errors import NetsimError
 from netsim.nccl.communicator import Communicator
+from netsim.nccl.paths import TYPES
 from netsim.nccl.tuner_constants import COLLNET_DIRECT, LL128, NVLS, NVLS_TREE, PAT, RING, SIMPLE, TREE
 from netsim.nccl.tuner_costs import (
     ALL_GATHER,
@@ -20,8 +21,6 @@ from netsim.nccl.tuner_costs import (
 )
 from netsim.nccl.version import Version
 
-PATH_TYPES = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")
-"""Best to worst, as of 2.30; earlier releases lack some and keep the order of the rest."""
 ELEMENT_BYTES = {
     **{"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8},
     **{"half": 2, "bfloat16": 2, "float": 4, "double": 8, "f8e4m3": 1, "f8e5m2": 1},
@@ -103,9 +102,9 @@ def available(
 
 
 def _worse(found: str, limit: str) -> bool:
-    if found not in PATH_TYPES:
-        raise NetsimError(f"{found!r} is no path type of a graph; accepted are {', '.join(PATH_TYPES)}")
-    return PATH_TYPES.index(found) > PATH_TYPES.index(limit)
+    if found not in TYPES:
+        raise NetsimError(f"{found!r} is no path type of a graph; accepted are {', '.join(TYPES)}")
+    return TYPES.index(found) > TYPES.index(limit)
 
 
 def _ll128(communicator: Communicator, algorithm: str, options: Options) -> bool:

@@ -7,8 +7,8 @@ is the business of `netsim.schedule.nccl`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netsim.nccl.availability import PATH_TYPES
 from netsim.nccl.communicator import Communicator
+from netsim.nccl.paths import PXB, TYPES
 from netsim.nccl.settings import DEFAULT_SETTINGS, Settings
 from netsim.nccl.tuner_constants import COLLNET_CHAIN, COLLNET_DIRECT, LL, LL128, NVLS, NVLS_TREE, PAT, RING, SIMPLE, TREE
 from netsim.nccl.tuner_costs import ALL_GATHER, ALL_REDUCE, GATHERS, cost, graph_of
@@ -189,7 +189,7 @@ def _nvls_tree_table(communicator: Communicator) -> int:
         return 0
     ranks, speed = min(map(len, communicator.nodes)), communicator.net_GBps
     graph = graph_of(communicator, NVLS)
-    near = graph is not None and PATH_TYPES.index(graph.type_inter) <= PATH_TYPES.index("PXB")
+    near = graph is not None and TYPES.index(graph.type_inter) <= PXB
     if len(communicator.nodes) == 2:
         if ranks <= 4:
             return 256 * KIB

@@ -45,8 +45,8 @@ def channels_of(
         _enough(count, nvls_channels(communicator, settings))
         if algorithm == NVLS:
             return tuple(Channel(number) for number in range(count))
-        over, joined = node_trees(len(communicator.nodes)), head_trees(communicator)
-        return tuple(Channel(number, tree=joined[number % 2], node_tree=over[number % 2]) for number in range(count))
+        joined = head_trees(communicator)
+        return tuple(Channel(number, tree=joined[number % 2]) for number in range(count))
     used = sources(communicator, settings)
     _enough(count, len(used))
     found: dict[Source, Channel] = {}
@@ -74,7 +74,7 @@ def _channel(communicator: Communicator, algorithm: str, source: Source) -> Chan
     if algorithm == COLLNET_CHAIN:
         lines = chains(communicator, source.order)
         parents, below = _chained(communicator.ranks, lines)
-        return Channel(0, tree=Tree(tuple(parents), tuple(map(tuple, below))), chains=lines)
+        return Channel(0, tree=Tree(tuple(parents), tuple(map(tuple, below))))
     return Channel(0)
 
 

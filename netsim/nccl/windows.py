@@ -10,6 +10,7 @@ from typing import Any
 from netsim.errors import NetsimError
 from netsim.nccl.communicator import Communicator
 from netsim.nccl.environment import settings
+from netsim.nccl.symmetric_model import MOST_BLOCKS, pick_kernel, query_model
 from netsim.nccl.variables import number
 from netsim.nccl.version import Version
 from netsim.schedule.collective import block_bounds
@@ -17,7 +18,6 @@ from netsim.schedule.dag import Schedule
 from netsim.schedule.nccl import copy_engine, symmetric
 from netsim.schedule.nccl.costs import Costs
 from netsim.schedule.nccl.plan import Channel, Plan
-from netsim.schedule.nccl.symmetric_model import MOST_BLOCKS, pick_kernel, query_model
 
 SYMMETRIC = "symmetric"
 COPY_ENGINE = "copy_engine"

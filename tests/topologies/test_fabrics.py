@@ -155,7 +155,7 @@ def test_the_fabric_is_part_of_the_title() -> None:
     [
         ("torus", "unknown fabric 'torus'; accepted are one-switch"),
         ("", "unknown fabric ''"),
-        ("one-switch:spines=2", "unknown key 'spines'; accepted are none"),
+        ("one-switch:spines=2", "unknown key 'spines'; accepted are sharp"),
         ("rails-only:spines=2", "unknown key 'spines'"),
         ("rails:", "no option; write KEY=VALUE"),
         ("rails:spines", "no option; write KEY=VALUE"),

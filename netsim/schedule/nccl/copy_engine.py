@@ -14,7 +14,8 @@ from netsim.errors import ScheduleError
 from netsim.schedule.collective import block_bounds, check_collective
 from netsim.schedule.dag import END, Schedule
 from netsim.schedule.nccl.costs import FREE, Costs
-from netsim.schedule.nccl.writer import Need, Writer
+from netsim.schedule.nccl.rows import Need
+from netsim.schedule.nccl.writer import Writer
 
 COLLECTIVES = ("all_gather", "alltoall", "gather", "scatter")
 """What NCCL does by copy engines."""

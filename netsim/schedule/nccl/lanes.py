@@ -4,14 +4,16 @@ A lane is a group of threads of a channel on a rank, with what a primitive costs
 or writes without threads. Rows are kept as columns until the schedule is built.
 """
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from netsim.errors import TooManyMessagesError
 from netsim.schedule.dag import COMPUTE, LEFT, TRANSFER, Schedule, ScheduleBuilder
 from netsim.schedule.nccl.costs import Rates
+from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.plan import Plan
-from netsim.schedule.nccl.rows import Rows
+from netsim.schedule.nccl.rows import Need, Rows
 
 SEND = "send"
 COPY_SEND = "copy_send"
@@ -37,10 +39,10 @@ class Lanes:
         self.plan = plan
         self.kind = plan.kind
         self._limit = limit
-        costs = plan.costs
-        self._rates = {name: getattr(costs.rates, name) for name in PRIMITIVES}
+        self._costs = plan.costs
         if plan.registered and not self.kind.follows:
-            self._rates[RECV] = float("inf")  # the data is where it belongs already
+            # The data is where it belongs already.
+            self._costs = replace(plan.costs, rates=replace(plan.costs.rates, recv=math.inf))
         self._rows = Rows()
         self._builder = ScheduleBuilder(
             plan.collective,
@@ -54,8 +56,7 @@ class Lanes:
             buffered=True,
         )
         self._names: dict[int, tuple[int, str]] = {}
-        self._threads: dict[int, int] = {}
-        self._fixed: dict[int, float] = {}
+        self._paces: dict[int, Pace] = {}
         self._last: dict[int, int] = {}
         self._beside: dict[int, list[int]] = {}
         self._waiting: dict[int, list[int]] = {}
@@ -69,8 +70,7 @@ class Lanes:
         lane = self._builder.lane(*name)
         if lane not in self._names:
             self._names[lane] = name
-            self._threads[lane] = self.plan.threads if threads is None else threads
-            self._fixed[lane] = self.plan.costs.slice_cost_s(self.plan.protocol, self._threads[lane])
+            self._paces[lane] = Pace(self.plan.protocol, self._costs, self.plan.threads if threads is None else threads)
             if self.plan.costs.start_s:
                 self._last[lane] = self._add(lane, -1, -1, 0, 0, 0, duration=self.plan.costs.start_s)
         return lane
@@ -85,9 +85,9 @@ class Lanes:
 
     def cost(self, lane: int, primitive: str, size: int) -> tuple[float, float]:
         """Return the fixed seconds and the seconds of work that a primitive on a slice costs a lane."""
-        return self._fixed[lane], self._work_s(lane, primitive, size)
+        return self._paces[lane].fixed_s, self._paces[lane].work_s(primitive, size)
 
-    def _next_to(self, lane: int, number: int) -> tuple[int, list[tuple[int, int, float]]]:
+    def _next_to(self, lane: int, number: int) -> tuple[int, list[Need]]:
         """Return a lane beside another, and what makes it wait for what the other has done so far."""
         rank, role = self._names[lane]
         pace = [(self._last[lane], LEFT, 0.0)] if lane in self._last else []
@@ -99,14 +99,6 @@ class Lanes:
         if lane in self._waiting:
             self._beside[op] = self._waiting.pop(lane)
 
-    def _work_s(self, lane: int, primitive: str, size: int) -> float:
-        scale = min(1.0, self._threads[lane] / self.kind.max_threads)
-        rate = self._rates[primitive] * scale
-        each = int(self.kind.round_bytes * scale)  # fewer threads have shorter rounds
-        if each and size > each:
-            size = -(-size // each) * each
-        return float(size / rate)
-
     def _add(
         self,
         lane: int,
@@ -116,7 +108,7 @@ class Lanes:
         size: int,
         wire: int,
         *,
-        needs: Iterable[tuple[int, int, float]] = (),
+        needs: Iterable[Need] = (),
         duration: float = 0.0,
         work: float = 0.0,
         feed: int = 0,

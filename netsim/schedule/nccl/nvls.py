@@ -17,13 +17,12 @@ from netsim.errors import ScheduleError
 from netsim.schedule.dag import BRANCH, COMPUTE, END, HEAD, LEFT, LEG, OUTPUT, TRUNK, Schedule
 from netsim.schedule.nccl.plan import Plan, Ranks
 from netsim.schedule.nccl.program import Program, loops_of
+from netsim.schedule.nccl.rows import Need
 
 MAX_HEADS = 32
 """Most heads of a node (NCCL_MAX_NVLS_ARITY)."""
 GRAIN_BYTES = 16_384
 """The chunks of a last, shorter loop are multiples of this."""
-
-Need = tuple[int, int, float]
 
 
 def build(plan: Plan, *, limit: int | None = None) -> Schedule:

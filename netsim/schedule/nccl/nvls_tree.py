@@ -8,9 +8,10 @@ in one. Facts of NCCL 2.30 (device/all_reduce.h, graph/connect.cc).
 
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import END, HEAD, Schedule
-from netsim.schedule.nccl.nvls import Domain, Need, check_simple, heads_of, loops, nodes_of, rounds_of
+from netsim.schedule.nccl.nvls import Domain, check_simple, heads_of, loops, nodes_of, rounds_of
 from netsim.schedule.nccl.plan import Channel, Plan, Ranks
 from netsim.schedule.nccl.program import Connection, Program
+from netsim.schedule.nccl.rows import Need
 from netsim.schedule.nccl.tree import order_of
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import END, LEFT, Schedule
+from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.plan import Plan
 from netsim.schedule.nccl.program import (
     COPY_SEND,
@@ -21,34 +22,11 @@ from netsim.schedule.nccl.program import (
     SEND,
 )
 from netsim.schedule.nccl.protocols import SLOTS
-from netsim.schedule.nccl.writer import Pace, Slots, Writer
-from netsim.schedule.pat import STEP_BYTES, aggregation, message_offsets
+from netsim.schedule.nccl.writer import Slots, Writer
+from netsim.schedule.pat import aggregation, message_offsets
 
 MOST_WORKERS = 16
 """Groups of threads of a channel (NCCL_PAT_NWORKERS)."""
-_LEAST_CHUNK = 65_536
-
-
-def chunk_bytes(collective: str, channel_bytes: int) -> int:
-    """Return the payload of a chunk of a block.
-
-    Parameters
-    ----------
-    collective : str
-        all_gather or reduce_scatter.
-    channel_bytes : int
-        What the channel has of all ranks' blocks together.
-
-    Examples
-    --------
-    >>> chunk_bytes("all_gather", 1 << 24), chunk_bytes("all_gather", 1 << 22), chunk_bytes("reduce_scatter", 1 << 22)
-    (524288, 131072, 262144)
-    """
-    pieces = 32 if collective == "all_gather" else 16
-    chunk = STEP_BYTES
-    while chunk > _LEAST_CHUNK and pieces * chunk > channel_bytes:
-        chunk //= 2
-    return chunk
 
 
 def build(plan: Plan, *, limit: int | None = None) -> Schedule:

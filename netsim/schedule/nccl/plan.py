@@ -40,10 +40,6 @@ class Channel:
     """Ranks in ring order; position p of NCCL is ``ring[p]``, rank 0 first."""
     tree: Tree | None = None
     """Its tree, for algorithms that have one; a forest for NVLSTree (a tree a head) and CollnetChain (a chain a node)."""
-    node_tree: Tree | None = None
-    """NVLSTree: the tree over nodes, numbered as in the plan; head h of a node exchanges with the heads h of others."""
-    chains: tuple[Ranks, ...] = ()
-    """CollnetChain: ranks of each node from the one at the network down."""
     chunk_bytes: int = 0
     """Payload of its chunks where they differ from the plan's; 0 where they do not."""
     flows: Ranks = ()

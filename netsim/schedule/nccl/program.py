@@ -26,7 +26,9 @@ from netsim.schedule.nccl.lanes import (
     SEND,
     Lanes,
 )
+from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.plan import Plan
+from netsim.schedule.nccl.rows import Need
 
 __all__ = [
     "COPY_SEND",
@@ -118,6 +120,7 @@ class Program(Lanes):
         self._milestone = HEAD if self.kind.follows else END
         self._connections: dict[tuple[int, int, int, str], Connection] = {}
         self._node = {rank: number for number, node in enumerate(plan.nodes) for rank in node}
+        self._pace = Pace(plan.protocol, plan.costs, plan.threads)
         self._kept: list[deque[list[int]]] = []
         self._flows = {channel.number: channel.flows for channel in plan.channels}
 
@@ -199,7 +202,7 @@ class Program(Lanes):
             for several in kept:
                 several[:] = [next(rest) for _ in several]
 
-    def take(self, connection: Connection) -> tuple[int, int, float]:
+    def take(self, connection: Connection) -> Need:
         """Return what the receiver of the next slice of a connection waits for."""
         return connection.sent.popleft(), self._milestone, 0.0
 
@@ -212,7 +215,7 @@ class Program(Lanes):
         *,
         src: int = -1,
         dst: int = -1,
-        needs: Iterable[tuple[int, int, float]] = (),
+        needs: Iterable[Need] = (),
         used: Sequence[Connection] = (),
         group: int = -1,
         duration: float = 0.0,
@@ -250,7 +253,7 @@ class Program(Lanes):
         offset: int,
         size: int,
         *,
-        needs: Iterable[tuple[int, int, float]] = (),
+        needs: Iterable[Need] = (),
         used: Sequence[Connection] = (),
         duration: float = 0.0,
         work: float = 0.0,
@@ -349,7 +352,8 @@ class Program(Lanes):
         step: int,
     ) -> None:
         needs = [(connection.sent.popleft(), self._milestone, 0.0) for connection in receive]
-        work, fixed_s = self._work_s(lane, primitive, size), self._fixed[lane]
+        pace = self._paces[lane]
+        work, fixed_s = pace.work_s(primitive, size), pace.fixed_s
         early = bool(needs) and self.kind.follows
         for connection in send:
             needs += self._slot(connection)
@@ -361,8 +365,8 @@ class Program(Lanes):
             op = self._transfer(lane, near[0], offset, size, needs, work, early, duration=fixed_s, **more)
             for number, connection in enumerate(near[1:]):
                 # The same loop writes to all peers at once: a lane beside this one, held to its pace at both ends.
-                beside, pace = self._next_to(lane, number)
-                other = self._transfer(beside, connection, offset, size, needs + pace, work, early, duration=fixed_s, **more)
+                beside, held = self._next_to(lane, number)
+                other = self._transfer(beside, connection, offset, size, needs + held, work, early, duration=fixed_s, **more)
                 self._beside.setdefault(op, []).append(other)
         for connection in send:
             if connection.proxy is not None:
@@ -371,13 +375,13 @@ class Program(Lanes):
             connection.used.append(op)
         self._last[lane] = op
 
-    def _write(self, lane: int, needs: Iterable[tuple[int, int, float]], seconds: float, early: bool, **more: Any) -> int:
+    def _write(self, lane: int, needs: Iterable[Need], seconds: float, early: bool, **more: Any) -> int:
         """Let a lane put a slice where it is wanted on its own GPU: in user memory, or in a buffer of the proxy."""
         # What follows heads ends with the last byte, and so does what waits for the end.
         milestones = [(need, END if milestone == HEAD else milestone, lag) for need, milestone, lag in needs]
         return self._add(lane, -1, -1, 0, 0, 0, needs=milestones, duration=seconds, early=early, **more)
 
-    def _post(self, connection: Connection, made: tuple[int, int, float], offset: int, size: int, **more: Any) -> None:
+    def _post(self, connection: Connection, made: Need, offset: int, size: int, **more: Any) -> None:
         """Let the proxy send a slice that is made, when the receiver has a free slot for it."""
         assert connection.proxy is not None
         wire = self.kind.wire(size)
@@ -394,14 +398,13 @@ class Program(Lanes):
         connection: Connection,
         offset: int,
         size: int,
-        needs: Sequence[tuple[int, int, float]],
+        needs: Sequence[Need],
         work: float,
         early: bool,
         **more: Any,
     ) -> int:
         wire = self.kind.wire(size)
-        feed = self.plan.costs.feed_bytes
-        feed = feed if feed and wire > feed and not self.kind.follows else 0
+        feed = self._pace.feed(wire)
         op = self._add(
             lane, connection.src, connection.dst, offset, size, wire, needs=needs, work=work, feed=feed, early=early, **more
         )
@@ -409,13 +412,13 @@ class Program(Lanes):
         connection.count += 1
         return op
 
-    def _slot(self, connection: Connection) -> list[tuple[int, int, float]]:
+    def _slot(self, connection: Connection) -> list[Need]:
         """Return what a lane waits for before it writes a further slice: that the slot it takes is free."""
         if connection.proxy is None:
             return self._taken(connection)
         return [] if connection.count < self.plan.slots else [(connection.left_home.popleft(), END, 0.0)]
 
-    def _taken(self, connection: Connection) -> list[tuple[int, int, float]]:
+    def _taken(self, connection: Connection) -> list[Need]:
         """Return the use at the receiver of the slice whose slot there the next one takes."""
         if connection.count < self.plan.slots:
             return []
@@ -430,7 +433,7 @@ class Program(Lanes):
         needs = [(connection.sent.popleft(), END, 0.0) for connection in receive]
         for connection in send:
             needs += self._slot(connection)
-        op = self._write(lane, needs, self._fixed[lane], early=False)
+        op = self._write(lane, needs, self._paces[lane].fixed_s, early=False)
         for connection in send:
             posted = op
             if connection.proxy is not None:

@@ -15,11 +15,12 @@ from typing import Any
 
 from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import END, LEFT, Schedule
+from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.peers import PeerPlan
 from netsim.schedule.nccl.program import RECV, SEND
 from netsim.schedule.nccl.protocols import PROTOCOLS
 from netsim.schedule.nccl.rounds import part_bounds, part_channel
-from netsim.schedule.nccl.writer import Pace, Slots, Writer
+from netsim.schedule.nccl.writer import Slots, Writer
 from netsim.schedule.pieces import checked_groups
 
 

@@ -17,9 +17,11 @@ from functools import partial
 from netsim.errors import ScheduleError
 from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import BRANCH, END, HEAD, LEFT, LEG, OUTPUT, TRUNK, Schedule
+from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.plan import Plan
 from netsim.schedule.nccl.program import RECV, RECV_REDUCE_COPY, SEND
-from netsim.schedule.nccl.writer import Need, Pace, Writer
+from netsim.schedule.nccl.rows import Need
+from netsim.schedule.nccl.writer import Writer
 
 KERNELS: dict[str, tuple[str, ...]] = {
     "all_reduce": ("agxll_r", "agxllmc_r", "rsxld_agxst", "rsxldmc_agxstmc"),

@@ -8,17 +8,16 @@ each other. The costs are the same.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from netsim.errors import ScheduleError, TooManyMessagesError
 from netsim.schedule.dag import COMPUTE, LEFT, TRANSFER, Schedule, ScheduleBuilder
-from netsim.schedule.nccl.costs import Costs
-from netsim.schedule.nccl.protocols import PROTOCOLS, SLOTS, Protocol
+from netsim.schedule.nccl.pace import Pace
+from netsim.schedule.nccl.protocols import PROTOCOLS, SLOTS
+from netsim.schedule.nccl.rows import Need
 
-Need = tuple[int, int, float]
 Ranges = Sequence[tuple[int, int]]
 
 _NOTHING: Ranges = ((0, 0),)
@@ -26,41 +25,6 @@ _COLUMNS = (
     *("lane", "src", "dst", "kind", "wire", "chunk", "step", "reduce", "from_input"),
     *("duration", "work", "feed", "early", "group", "flow"),
 )
-
-
-@dataclass(frozen=True)
-class Pace:
-    """What primitives cost some threads of a channel that work together."""
-
-    protocol: str
-    costs: Costs
-    threads: int
-    factor: float = 1.0
-    """On all rates: threads that share a block with others at another task may do better than their share."""
-
-    @property
-    def kind(self) -> Protocol:
-        """The facts of its protocol."""
-        return PROTOCOLS[self.protocol]
-
-    @cached_property
-    def fixed_s(self) -> float:
-        """Seconds that a slice costs, whatever its size."""
-        return self.costs.slice_cost_s(self.protocol, self.threads)
-
-    def work_s(self, primitive: str, size: int) -> float:
-        """Return the seconds for the bytes of a slice, by the rate of a primitive (a field of `Rates`)."""
-        scale = min(1.0, self.threads / self.kind.max_threads)
-        rate = getattr(self.costs.rates, primitive) * scale * self.factor
-        each = int(self.kind.round_bytes * scale)
-        if each and size > each:
-            size = -(-size // each) * each
-        return float(size / rate)
-
-    def feed(self, wire: int) -> int:
-        """Return the bytes of the pieces in which a message of so many wire bytes goes into the GPU's link; 0 whole."""
-        feed = self.costs.feed_bytes
-        return feed if feed and wire > feed and not self.kind.follows else 0
 
 
 @dataclass

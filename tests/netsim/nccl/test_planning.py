@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from netsim.errors import NetsimError, ScheduleError
 from netsim.nccl.channels import operation
 from netsim.nccl.communicator import Communicator
-from netsim.nccl.connect import chains, node_trees, ring, tree
+from netsim.nccl.connect import chains, head_trees, ring, tree
 from netsim.nccl.planning import plan
 from netsim.nccl.settings import Settings
 from netsim.nccl.version import Version
@@ -54,7 +54,7 @@ def test_nvls_and_its_trees_have_heads() -> None:
     one = plan(h100x8(), "all_reduce", 64 * MIB, "nvls", "simple")
     assert (len(one.channels), one.heads) == (16, (tuple(range(8)),))
     four = plan(h100_nodes(4), "all_reduce", 64 * MIB, "nvls_tree", "simple")
-    assert [channel.node_tree for channel in four.channels] == [*node_trees(4)] * 8
+    assert [channel.tree for channel in four.channels] == [*head_trees(h100_nodes(4))] * 8
     assert four.heads[3] == tuple(range(24, 32))
 
 
@@ -63,7 +63,9 @@ def test_collnet_has_heads_and_chains() -> None:
     direct = plan(nodes, "all_reduce", 64 * MIB, "collnet_direct", "simple")
     assert direct.heads == ((0, 1, 2, 3), (4, 5, 6, 7))
     chain = plan(nodes, "all_reduce", 64 * MIB, "collnet_chain", "simple")
-    assert chain.channels[1].chains == chains(nodes, 1) == ((1, 2, 3, 0), (5, 6, 7, 4))
+    assert chains(nodes, 1) == ((1, 2, 3, 0), (5, 6, 7, 4))
+    assert chain.channels[1].tree is not None
+    assert chain.channels[1].tree.parent == (3, -1, 1, 2, 7, -1, 5, 6)
     assert sum(size for _, size in chain.shares) == 64 * MIB
 
 

@@ -147,17 +147,6 @@ def test_the_own_block_is_copied_once_unless_it_is_in_place():
     assert work[1] == 0
 
 
-def test_chunks_shrink_with_what_a_channel_has():
-    # 16 MiB of a channel are 32 chunks of 512 KiB; below, chunks are halved down to 64 KiB.
-    assert [pat.chunk_bytes("all_gather", size) for size in (2**24, 2**24 - 1, 2**21, 2**10)] == [
-        512 * KIB,
-        256 * KIB,
-        64 * KIB,
-        64 * KIB,
-    ]
-    assert pat.chunk_bytes("reduce_scatter", 2**23) == 512 * KIB
-
-
 @pytest.mark.parametrize(
     ("plan", "words"),
     [

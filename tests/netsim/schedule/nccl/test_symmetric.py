@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from netsim.errors import ScheduleError
+from netsim.nccl.symmetric_model import pick_kernel, query_model
 from netsim.routing import Router
 from netsim.runs import simulate
 from netsim.schedule.nccl.costs import Costs, Rates
 from netsim.schedule.nccl.plan import Channel, Plan
 from netsim.schedule.nccl.symmetric import KERNELS, build, protocol_of
-from netsim.schedule.nccl.symmetric_model import pick_kernel, query_model
 from netsim.schedule.proof import prove
 from netsim.schedule.replay import replay
 from netsim.testing import star
