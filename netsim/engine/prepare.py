@@ -173,17 +173,21 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
     width = max(ranks, len(schedule.groups), 1)
     code = np.where(sort == 0, 0, (sort * ranks + np.maximum(end, 0)) * width + other)
     flows = router.flows
+    labels = np.arange(flows)
     if flows > 1:
         code = code * flows + np.where(kind == TRANSFER, _turns(code) % flows, 0)
     elif schedule.flow.any():
-        flows = router.ways
-        code = code * flows + np.where(kind == TRANSFER, schedule.flow % flows, 0)
+        # Hashed routes hash a message's flow; static ones have as many ways as ranks have network cards.
+        flow = schedule.flow if router.seed is not None else schedule.flow % router.ways
+        labels, flow_of = np.unique(flow, return_inverse=True)
+        flows = len(labels)
+        code = code * flows + np.where(kind == TRANSFER, flow_of, 0)
     codes, path_of = np.unique(code, return_inverse=True)
     switches: dict[tuple[int, str], int] = {}
     turned = [divmod(value, flows) for value in codes.tolist()]
     split = [(*divmod(value, width), flow) for value, flow in turned]
     parts = [(*divmod(rest, ranks), target, flow) for rest, target, flow in split]
-    pairs = [(rank, target, flow) for what, rank, target, flow in parts if what == 1]
+    pairs = [(rank, target, int(labels[flow])) for what, rank, target, flow in parts if what == 1]
     direct = iter(router.paths(pairs))
     paths: list[Path] = []
     for what, rank, target, _ in parts:
@@ -197,7 +201,10 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
                 switches[target, ability] = router.switch(schedule.groups[target], ability)
             switch = switches[target, ability]
             paths.append(router.path_up(rank, switch) if what < 4 else router.path_down(switch, rank))
-    return paths, path_of
+    # Flows that go the same way are alike.
+    places: dict[Path, int] = {}
+    place = np.array([places.setdefault(path, len(places)) for path in paths], np.int64)
+    return list(places), place[path_of]
 
 
 def _turns(code: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -233,6 +233,8 @@ def settings(environment: Mapping[str, str]) -> Settings:
         value = _first(environment, names, least)
         if value is not None and (value > 0 or field not in _THREADS):  # threads of zero are NCCL's default
             given[field] = value
+    # As in NCCL, 128 at most.
+    given["queue_pairs"] = number(environment, "NCCL_IB_QPS_PER_CONNECTION", 1, 1, 128)
     given["net_ll_buffers"] = flag(environment, "NCCL_ALLOC_P2P_NET_LL_BUFFERS", False)
     given["pxn_level"] = number(environment, "NCCL_P2P_PXN_LEVEL", 2, 0, 2)
     return Settings(**given)

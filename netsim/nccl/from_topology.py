@@ -3,8 +3,8 @@
 Ties `netsim.nccl.system`, `netsim.nccl.paths` and `netsim.nccl.search` together the way a communicator's start does.
 What the topology says of staging (``p2p``, ``gdr_level``, ``gpudirect``, ``pxn``, ``nvb``) is taken as NCCL would find it
 on such a machine; a variable of the environment has precedence. A topology that says nothing of ``p2p`` lets all GPUs of
-a host reach each other, as `netsim.routing` does. Deliberately left out: NCCL_GRAPH_FILE (`netsim.nccl.dump` reads one),
-and nodes that differ in their orders: all are given those of the first one.
+a host reach each other, as `netsim.routing` does. Deliberately left out: nodes that differ in their orders; all are given
+those of the first one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from netsim.errors import NetsimError
 from netsim.fabric import NETWORK_SWITCH, Link, ranks_of
 from netsim.nccl.communicator import Communicator
+from netsim.nccl.dump import read_dump
 from netsim.nccl.graphs import COLLNET_CHAIN, COLLNET_DIRECT, GRAPH_IDS, NVLS, RING, TREE, ChannelGraph
 from netsim.nccl.paths import LOC, NVB, NVL, PXB, SYS, TYPES, Paths, Reach
 from netsim.nccl.search import GraphSearch, empty_graph, most_channels
@@ -51,7 +52,8 @@ def communicator(
         The topology's ranks that take part, in the communicator's order; all by default.
     environment : mapping of str to str, optional
         NCCL's variables; here NCCL_CROSS_NIC, NCCL_NVLS_ENABLE, NCCL_COLLNET_ENABLE, NCCL_P2P_LEVEL, NCCL_P2P_DISABLE,
-        NCCL_NET_GDR_LEVEL, NCCL_NET_GDR_C2C, NCCL_PXN_DISABLE, NCCL_PXN_C2C and NCCL_NVB_DISABLE matter.
+        NCCL_NET_GDR_LEVEL, NCCL_NET_GDR_C2C, NCCL_PXN_DISABLE, NCCL_PXN_C2C, NCCL_NVB_DISABLE, NCCL_COLLNET_NODE_THRESHOLD
+        and NCCL_GRAPH_FILE matter.
 
     Returns
     -------
@@ -90,6 +92,8 @@ def communicator(
     ]
     if not all(node.multicast for node in nodes):
         nodes = [replace(node, graphs={**node.graphs, NVLS: empty_graph(NVLS)}) for node in nodes]
+    told = _from_file(given)
+    nodes = [replace(node, graphs={**node.graphs, **told}) for node in nodes]
     found = {id(system): node for system, node in zip(distinct, nodes, strict=True)}
     vendors = {system.cpu[1] for system in distinct}
     ports = [system.net_GBps(net) for system in distinct for net in system.nets]
@@ -114,6 +118,12 @@ def communicator(
         version=version,
         environment=given,
     )
+
+
+def _from_file(environment: Mapping[str, str]) -> dict[str, ChannelGraph]:
+    """Return the graphs of a file that is to be taken in place of a search; what it lacks is searched."""
+    path = environment.get("NCCL_GRAPH_FILE", "").strip()
+    return {name: graph for name, graph in read_dump(path).items() if graph.channels} if path else {}
 
 
 def network_of(router: Router, ranks: Sequence[int], found: Communicator) -> dict[str, Network]:

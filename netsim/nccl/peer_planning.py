@@ -84,6 +84,7 @@ def plan_peers(
         # "Only if needed" is where a rank has no card within reach of GPUDirect, which routes see to.
         pxn_always=settings.pxn_level >= _PXN_ALWAYS,
         rails=communicator.rails,
+        queue_pairs=settings.queue_pairs,
         costs=costs,
         ll_costs=ll_costs,
         root=root,

@@ -113,6 +113,7 @@ def plan(
         align_bytes=align_bytes,
         registered=registered,
         in_place=in_place,
+        queue_pairs=settings.queue_pairs,
         heads=heads(communicator, algorithm) if algorithm in (*NVLS_KINDS, *COLLNETS) else (),
         costs=costs,
     )

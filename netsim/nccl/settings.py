@@ -58,6 +58,8 @@ class Settings:
     """NCCL_ALLOC_P2P_NET_LL_BUFFERS: whether sends over the network may go by LL."""
     rounds_group: int | None = None
     """NCCL_P2P_SCHEDULE_GROUP_SIZE: ranks of a group in the order of rounds over several nodes."""
+    queue_pairs: int = 1
+    """NCCL_IB_QPS_PER_CONNECTION: queue pairs that the messages of a connection between nodes use in turn."""
     pxn_level: int = 2
     """NCCL_P2P_PXN_LEVEL: whether sends go by the card on the receiver's rail never (0), where needed (1) or always (2)."""
 
@@ -97,6 +99,7 @@ _LEAST = {
     "net_chunk_bytes": ("NCCL_P2P_NET_CHUNKSIZE", 512),
     "ll_threshold_bytes": ("NCCL_P2P_LL_THRESHOLD", 0),
     "rounds_group": ("NCCL_P2P_SCHEDULE_GROUP_SIZE", 1),
+    "queue_pairs": ("NCCL_IB_QPS_PER_CONNECTION", 1),
 }
 
 DEFAULT_SETTINGS = Settings()

@@ -61,12 +61,13 @@ USED: Mapping[str, str] = {
     "NCCL_ALLOC_P2P_NET_LL_BUFFERS": "whether sends over the network may use LL",
     "NCCL_COLLNET_NODE_THRESHOLD": "from how many nodes on the network reduces",
     "NCCL_SYM_CTAS": "blocks of symmetric kernels",
+    "NCCL_GRAPH_FILE": "rings and trees, read from a file",
+    "NCCL_IB_QPS_PER_CONNECTION": "queue pairs of a connection, which its messages use in turn",
 }
 """Name -> what is taken from it."""
 
 MISSING: Mapping[str, str] = {
     "NCCL_CTA_POLICY": "whether copy engines or fewer channels are preferred",
-    "NCCL_GRAPH_FILE": "rings and trees read from a file",
     "NCCL_TOPO_FILE": "the machine read from a file; here --topology does that",
     "NCCL_HOSTID": "which processes are on one host",
     "NCCL_IB_ADAPTIVE_ROUTING": "how large messages are signalled",
@@ -74,7 +75,6 @@ MISSING: Mapping[str, str] = {
     "NCCL_IB_DISABLE": "whether InfiniBand is left alone; here --nic says what carries the data",
     "NCCL_IB_HCA": "which NICs are used; here the topology says which there are",
     "NCCL_IB_MERGE_NICS": "whether ports of a NIC are one",
-    "NCCL_IB_QPS_PER_CONNECTION": "queue pairs of a connection",
     "NCCL_IB_SPLIT_DATA_ON_QPS": "whether messages are split over queue pairs",
     "NCCL_LAUNCH_MODE": "how kernels of one process are launched",
     "NCCL_LOCAL_REGISTER": "whether user buffers are registered",

@@ -101,7 +101,8 @@ class Schedule:
     early: npt.NDArray[np.bool_]
     """Whether duration and work run from when the lane is free, while the operation still waits for what it requires."""
     flow: npt.NDArray[np.int32]
-    """Messages of one pair and flow take one way; others may take another where a rank has several network cards."""
+    """Messages of one pair and flow take one way. A rank with several network cards sends flow f by card f modulo their
+    number; hashed routes hash all of it."""
     resource: npt.NDArray[np.int32]
     """What a compute operation occupies (an SM share, a copy engine), or -1."""
     units: npt.NDArray[np.int32]

@@ -443,3 +443,20 @@ def test_only_what_passes_data_on_inside_a_host_may_have_a_link_to_itself():
     graph.add_edge("net", "net", link=Link(0.0, 30e9))
     with pytest.raises(FabricError, match="'net' has a link to itself"):
         Router(graph)
+
+
+def test_hashed_routes_of_a_pair_differ_by_flow_and_static_ones_do_not():
+    nodes = {"a": "gpu", "b": "gpu", "in": "network_switch", "out": "network_switch"}
+    nodes |= {f"s{number}": "network_switch" for number in range(8)}
+    cables = [("a", "in", 9), ("out", "b", 9)]
+    cables += [(end, f"s{number}", 9) for end in ("in", "out") for number in range(8)]
+    graph = graph_of(nodes, cables)
+    plan = ScheduleBuilder("broadcast", "flows", ranks=2, size_bytes=64)
+    for flow in range(16):
+        plan.send(0, 1, size=4, offset=4 * flow, flow=flow)
+    schedule = plan.build()
+    # Of the eight spines, and one alone.
+    for policy, least, most in (("ecmp:1", 4, 8), ("static", 1, 1)):
+        record = simulate(Router(graph, policy), schedule)
+        loads = zip(record.edges, record.link_bytes.tolist(), strict=True)
+        assert least <= sum(edge[0] == "in" and sent > 0 for edge, sent in loads) <= most

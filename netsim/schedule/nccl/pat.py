@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import END, LEFT, Schedule
 from netsim.schedule.nccl.pace import Pace
-from netsim.schedule.nccl.plan import Plan
+from netsim.schedule.nccl.plan import Plan, flow_of
 from netsim.schedule.nccl.program import (
     COPY_SEND,
     RECV,
@@ -179,6 +179,7 @@ class _Trees:
         plan = self._plan
         target = (rank + away) % plan.ranks
         block = plan.size_bytes // plan.ranks
+        slots = self._slots[rank, away]
         op = self._writer.message(
             self._writer.lane(rank, f"channel {self._channel} proxy {abs(away)}", starts=False),
             rank,
@@ -188,10 +189,12 @@ class _Trees:
             reduce=plan.collective == "reduce_scatter",
             chunk=owners[0],
             step=step,
-            flow=self._channel,
+            flow=flow_of(
+                self._channel, self._channel, len(self._slots[rank, away].used) % plan.queue_pairs, plan.queue_pairs
+            ),
         )
         uses: list[tuple[int, int]] = []
-        self._slots[rank, away].used.append(uses)
+        slots.used.append(uses)
         for offset in message:
             come = self._blocks[target, offset]
             come.message, come.uses = op, uses

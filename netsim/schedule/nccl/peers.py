@@ -61,6 +61,8 @@ class PeerPlan:
     """Whether it does so always (PXN level 2), or only where routes find that it has to (level 1)."""
     rails: Ranks = ()
     """Rail of each rank; its place in its node where empty."""
+    queue_pairs: int = 1
+    """Queue pairs of a connection between nodes, which its messages use in turn."""
     batch: int = rules.BATCH
     """Rounds of a block that a channel works on at once."""
     threads: int = 512

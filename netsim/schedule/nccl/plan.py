@@ -14,6 +14,20 @@ from netsim.schedule.nccl.protocols import PROTOCOLS, SLOTS, Protocol
 
 Ranks = tuple[int, ...]
 
+CARDS = 2520
+"""Flows are numbered card first, in steps that all numbers of cards up to ten divide: the rest leaves the card alone."""
+
+
+def flow_of(card: int, channel: int, pair: int = 0, pairs: int = 1) -> int:
+    """Return the flow of messages that a channel sends by a card and by one of so many queue pairs.
+
+    Examples
+    --------
+    >>> flow_of(3, 0), flow_of(3, 5, pair=1, pairs=2) % 4
+    (3, 3)
+    """
+    return card + CARDS * (channel * pairs + pair)
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -79,6 +93,8 @@ class Plan:
     registered: bool = False
     """Whether user buffers are registered, so that the last receive copies nothing."""
     in_place: bool = False
+    queue_pairs: int = 1
+    """Queue pairs of a connection between nodes, which its messages use in turn."""
     heads: tuple[Ranks, ...] = ()
     """NVLS: heads of each node, the ranks that reduce and multicast; CollNet: those with a way to the network."""
     costs: Costs = field(default=FREE)

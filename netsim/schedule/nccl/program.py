@@ -27,7 +27,7 @@ from netsim.schedule.nccl.lanes import (
     Lanes,
 )
 from netsim.schedule.nccl.pace import Pace
-from netsim.schedule.nccl.plan import Plan
+from netsim.schedule.nccl.plan import Plan, flow_of
 from netsim.schedule.nccl.rows import Need
 
 __all__ = [
@@ -52,8 +52,9 @@ class Connection:
 
     src: int
     dst: int
-    flow: int = 0
-    """As in `netsim.schedule.columns.Schedule`."""
+    channel: int = 0
+    card: int = 0
+    """Which of the sender's network cards it uses."""
     sent: deque[int] = field(default_factory=deque)
     """Slices that have been sent and not yet received."""
     used: deque[int] = field(default_factory=deque)
@@ -133,7 +134,7 @@ class Program(Lanes):
             if self._node.get(src) != self._node.get(dst):
                 made.credit_s += costs.network.credit_s
                 flows = self._flows.get(channel, ())
-                made.flow = flows[self._node[src]] if flows else 0
+                made.channel, made.card = channel, flows[self._node[src]] if flows else 0
                 made.proxy = self.port(src, f"channel {channel} proxy to {dst}{' ' if role else ''}{role}")
         return self._connections[key]
 
@@ -386,8 +387,9 @@ class Program(Lanes):
         assert connection.proxy is not None
         wire = self.kind.wire(size)
         needs = [(*made[:2], self.plan.costs.network.handshake_s(wire)), *self._taken(connection)]
-        ends = connection.src, connection.dst
-        op = self._add(connection.proxy, *ends, offset, size, wire, needs=needs, flow=connection.flow, **more)
+        pairs = self.plan.queue_pairs
+        more["flow"] = flow_of(connection.card, connection.channel, connection.count % pairs, pairs)
+        op = self._add(connection.proxy, connection.src, connection.dst, offset, size, wire, needs=needs, **more)
         connection.sent.append(op)
         connection.left_home.append(op)
         connection.count += 1

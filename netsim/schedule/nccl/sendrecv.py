@@ -17,6 +17,7 @@ from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import END, LEFT, Schedule
 from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.peers import PeerPlan
+from netsim.schedule.nccl.plan import flow_of
 from netsim.schedule.nccl.program import RECV, SEND
 from netsim.schedule.nccl.protocols import PROTOCOLS
 from netsim.schedule.nccl.rounds import part_bounds, part_channel
@@ -187,7 +188,7 @@ class _Batch:
                 [(made, END, handshake_s), *second.needs(number)],
                 protocol=part.protocol,
                 from_input=relay == part.src,
-                flow=part.channel,
+                flow=flow_of(part.channel, part.channel, number % self._plan.queue_pairs, self._plan.queue_pairs),
                 **names,
             )
             first.used.append([(op, END)])

@@ -8,8 +8,9 @@ import networkx as nx
 import pytest
 
 from netsim.errors import NetsimError
+from netsim.nccl.dump import format_dump
 from netsim.nccl.from_topology import as_told, communicator
-from netsim.nccl.graphs import NVLS, RING
+from netsim.nccl.graphs import NVLS, RING, ChannelOrder
 from netsim.nccl.tuner import cost_table
 from netsim.nccl.version import Version
 from netsim.routing import Router
@@ -170,3 +171,17 @@ def test_a_topology_of_which_nothing_is_told_stays_what_it_is() -> None:
     assert as_told(graph, {"NCCL_NVLS_ENABLE": "0", "NCCL_P2P_DISABLE": "0"}) is graph
     with pytest.raises(NetsimError, match="NCCL_P2P_LEVEL='FAR' is no path type"):
         as_told(graph, {"NCCL_P2P_LEVEL": "FAR"})
+
+
+def test_graphs_of_a_file_are_taken_in_place_of_a_search(tmp_path: Path) -> None:
+    graph = build("hgx-h100")
+    searched = communicator(graph)
+    ring = replace(searched.graphs["ring"], orders=(ChannelOrder((0, 2, 4, 6, 1, 3, 5, 7)),) * 3)
+    path = tmp_path / "graphs.xml"
+    path.write_text(format_dump({"ring": ring}))
+    told = communicator(graph, environment={"NCCL_GRAPH_FILE": str(path)})
+    assert told.graphs["ring"].orders == ring.orders
+    # What the file lacks is searched.
+    assert told.graphs["nvls"] == searched.graphs["nvls"]
+    with pytest.raises(NetsimError, match=r"none.xml"):
+        communicator(graph, environment={"NCCL_GRAPH_FILE": str(tmp_path / "none.xml")})

@@ -89,3 +89,11 @@ def test_every_message_between_nodes_is_a_proxys(build):
     proxies = ["proxy" in schedule.lane_names[lane][1] for lane in schedule.lane[moves]]
     assert between.any()
     assert between.tolist() == proxies
+
+
+def test_messages_of_a_connection_use_its_queue_pairs_in_turn():
+    schedule = ring.build(replace(broadcast(5, slots=8, flows=(1, 0)), queue_pairs=2))
+    moves = schedule.flow[schedule.kind == TRANSFER]
+    assert (moves % 7).tolist() == [1] * 5  # whatever the number of cards, it is the same card
+    assert len(set(moves.tolist())) == 2
+    assert moves.tolist()[::2] == [moves[0]] * 3
