@@ -281,6 +281,10 @@ def _nccl_parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Member
     if first.ruled is False:
         words = f"no rule of {spec.nccl.tuner} serves, so NCCL chose, on the one channel that its example plugin leaves"
         notes.append(words)
+    kinds = list(dict.fromkeys(one.schedule.protocol for one in found))
+    if len(kinds) > 1:
+        words = f"groups go by different protocols ({', '.join(kinds)}), and links take their own latency and rate for all"
+        notes.append(words)
     parts = []
     for one, members in zip(found, groups, strict=True):
         schedule, factor = fed_in_few_pieces(one.schedule, MOST_PIECES // len(groups))

@@ -45,6 +45,8 @@ def together(parts: Sequence[tuple[Schedule, Sequence[int]]], ranks: int) -> Tog
     Returns
     -------
     Together
+        Its schedule goes by the protocol of the parts; where they differ its name joins theirs (``ll+simple``), and links
+        serve all messages with their own latency and rate.
 
     Raises
     ------
@@ -71,7 +73,19 @@ def together(parts: Sequence[tuple[Schedule, Sequence[int]]], ranks: int) -> Tog
     new_id[order] = np.arange(len(part))
     first = parts[0][0]
     largest = max(schedule.space_bytes for schedule, _ in parts)
-    builder = ScheduleBuilder(first.collective, "together", ranks, largest)
+    schedules = [schedule for schedule, _ in parts]
+    builder = ScheduleBuilder(
+        first.collective,
+        "together",
+        ranks,
+        largest,
+        # Links have figures of their own for each protocol; a name that is none of them leaves them the link's own.
+        protocol="+".join(dict.fromkeys(schedule.protocol for schedule in schedules)),
+        buffered=any(schedule.buffered for schedule in schedules),
+        pieces=max(schedule.pieces for schedule in schedules),
+        align_bytes=min(schedule.align_bytes for schedule in schedules),
+        phases=first.phases if all(schedule.phases == first.phases for schedule in schedules) else (),
+    )
     columns = [_moved(builder, number, schedule, members) for number, (schedule, members) in enumerate(parts)]
     joined: dict[str, Any] = {name: np.concatenate([one[name] for one in columns])[order] for name, _, _ in COLUMNS}
     builder.add(len(part), **joined)

@@ -163,3 +163,13 @@ def test_a_quantum_of_a_byte_is_refused_at_once(ask: Callable) -> None:
     answer = ask(f"perf all_reduce {IDEAL} -b 1M -e 1M --quantum 1")
     assert answer.code == 2
     assert "14680064 pieces with --quantum 1" in answer.sentence()
+
+
+def test_groups_name_the_protocol_that_ran(ask: Callable) -> None:
+    line = "perf all_reduce --topology hgx-h100 --groups div:4 --proto ll -b 4K -e 4K"
+    (row,) = rows(ask(f"{line} --csv -").out)
+    assert (row["protocol"], row["algorithm"]) == ("ll", "ring")
+    assert " ring ll x" in ask(line).out
+    # Two groups on one switch do not meet, so each takes what four ranks take alone.
+    (alone,) = rows(ask("perf all_reduce --topology hgx-h100 -g 4 --proto ll -b 4K -e 4K --csv -").out)
+    assert float(row["time_us"]) == pytest.approx(float(alone["time_us"]))

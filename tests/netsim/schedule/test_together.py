@@ -1,11 +1,14 @@
 """Several collectives at once: apart they do not disturb each other, on one link they share it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import topologies
 from netsim.engine.run import simulate
 from netsim.errors import ScheduleError
+from netsim.fabric import LinkProtocols
 from netsim.schedule.catalogue import algorithms_for, build_schedule
 from netsim.schedule.together import together
 from netsim.testing import star
@@ -76,3 +79,25 @@ def test_a_group_that_does_not_fit_is_refused(members):
 def test_nothing_at_all_is_refused():
     with pytest.raises(ScheduleError, match="nothing to run"):
         together([], ranks=4)
+
+
+def test_the_whole_keeps_what_its_parts_have_in_common():
+    part = replace(build_schedule("all_reduce", "ring", 2, MIB), protocol="ll", buffered=True)
+    both = together([(part, (0, 1)), (part, (2, 3))], ranks=4).schedule
+    assert (both.protocol, both.buffered, both.phases) == ("ll", True, part.phases)
+
+
+def test_parts_of_different_protocols_meet_links_as_they_are():
+    # Two links, each 1 us, and 0.25 us for LL; one protocol for all takes its figures, two take the links' own.
+    latency = LinkProtocols(latency_s=(("ll", 2.5e-7),))
+    graph = star(4, bandwidth_bytes_per_s=1e9)
+    for _, _, attributes in graph.edges(data=True):
+        attributes["link"] = replace(attributes["link"], latency_s=1e-6, protocols=latency)
+    parts = [
+        (replace(build_schedule("sendrecv", "direct", 2, 0), protocol=kind), pair)
+        for kind, pair in (("ll", (0, 1)), ("simple", (2, 3)))
+    ]
+    alike, mixed = together([parts[0], (parts[0][0], (2, 3))], ranks=4), together(parts, ranks=4)
+    assert (alike.schedule.protocol, mixed.schedule.protocol) == ("ll", "ll+simple")
+    assert simulate(graph, alike.schedule).time_s == pytest.approx(5e-7)
+    assert simulate(graph, mixed.schedule).time_s == pytest.approx(2e-6)
