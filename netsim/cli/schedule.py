@@ -122,7 +122,7 @@ def export(
 ) -> None:
     """Simulate what NCCL could run at each size and write the fastest as rules for its example tuner plugin.
 
-    What the last size calls for holds above it, too.
+    The rules end at the largest size; for larger ones the plugin leaves NCCL one channel, so let -e reach as far as yours.
     """
     from netsim import __version__
     from netsim.export.files import write_whole
@@ -145,6 +145,7 @@ def export(
     comments = [
         f"netsim {__version__}, {spec.collective} on {spec.machine.label}: fastest of NCCL {spec.nccl.version}, simulated",
         f"simulated at {', '.join(str(one.size_bytes) for one in found[:8])}{' ...' if len(found) > 8 else ''} bytes",
+        f"holds up to {found[-1].size_bytes} bytes, the largest size that was simulated; above it nothing is known",
         "what no rule serves gets one channel of this plugin: other collectives, other machines, sizes above the last",
     ]
     text = format_rules(made, comments=comments)

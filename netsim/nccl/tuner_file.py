@@ -22,8 +22,6 @@ Pair = tuple[str, str]
 """Algorithm and protocol."""
 
 ANY = -1
-LAST_BYTE = 4_294_967_295
-"""Where the ranges of NCCL's own example end."""
 _CHANNELS_OF_ANY = 1
 """What the example plugin leaves where a rule says -1: it sets the count to 1 before it looks for a rule."""
 
@@ -104,12 +102,13 @@ def rules_of(
     Parameters
     ----------
     rows : iterable of (size in bytes, algorithm, protocol, channels)
-        In any order. A choice holds from its size up to the next row's; the first one also below.
+        In any order. A choice holds from its size up to the next row's; the first one also below, the last one for its own
+        size alone unless `last_byte` is given.
     collective : str
     nodes, ranks : int, optional
         For which machines the rules hold; any by default.
     last_byte : int, bytes, optional
-        Where the last range ends; 4294967295 or the largest size if not given.
+        Where the last range ends; the largest size if not given, because nothing is known of what lies above.
 
     Raises
     ------
@@ -127,7 +126,7 @@ def rules_of(
     >>> print(format_rules(rules_of(rows, "all_reduce", nodes=1, ranks=8)), end="")
     # collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff
     allreduce,0,4095,ring,ll,1,1,8,-1,-1
-    allreduce,4096,4294967295,nvls,simple,16,1,8,-1,-1
+    allreduce,4096,4096,nvls,simple,16,1,8,-1,-1
     """
     ordered = sorted({Row(*row) for row in rows})
     for row in ordered:
@@ -138,7 +137,7 @@ def rules_of(
     for row, after in pairwise(ordered):
         if row.size_bytes == after.size_bytes:
             raise NetsimError(f"two choices for {row.size_bytes} bytes of {collective}; one a size is accepted")
-    end = max(LAST_BYTE, *(row.size_bytes for row in ordered)) if last_byte is None and ordered else last_byte or 0
+    end = max((row.size_bytes for row in ordered), default=0) if last_byte is None else last_byte
     rules: list[Rule] = []
     for row in ordered:
         before = rules[-1] if rules else None

@@ -24,7 +24,7 @@ def test_equal_neighbours_are_one_range_and_ranges_meet() -> None:
     assert rules_of(rows, "all_reduce", nodes=2, ranks=16) == [
         Rule("all_reduce", 0, 31, "ring", "ll", 1, 2, 16),
         Rule("all_reduce", 32, 63, "ring", "ll", 2, 2, 16),
-        Rule("all_reduce", 64, 4294967295, "tree", "ll", 2, 2, 16),
+        Rule("all_reduce", 64, 128, "tree", "ll", 2, 2, 16),
     ]
 
 
@@ -34,7 +34,8 @@ def test_rows_may_come_in_any_order_and_twice() -> None:
     assert rules_of([], "all_reduce") == []
 
 
-def test_the_last_range_reaches_beyond_four_gigabytes_where_sizes_do() -> None:
+def test_the_last_range_ends_at_the_largest_size_unless_it_is_given() -> None:
+    assert rules_of([(8, "ring", "ll", 24)], "all_gather")[0].most_bytes == 8
     assert rules_of([(2**33, "ring", "simple", 24)], "all_gather")[0].most_bytes == 2**33
     assert rules_of([(8, "ring", "simple", 24)], "all_gather", last_byte=100)[0].most_bytes == 100
 
