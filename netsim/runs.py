@@ -221,7 +221,7 @@ def _communicator(router: Router, version: str | None) -> "Communicator":
     from netsim.nccl.from_topology import communicator
     from netsim.nccl.version import DEFAULT, Version
 
-    return communicator(router.graph, DEFAULT if version is None else Version.parse(version))
+    return communicator(router.graph, DEFAULT if version is None else Version.parse(version, "nccl_version"))
 
 
 def result_row(topology: "nx.DiGraph[str] | Router", schedule: Schedule, record: Record, /, **cells: Any) -> Row:

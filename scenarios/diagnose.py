@@ -129,11 +129,13 @@ def _from_csv(path: str | Path) -> list[tuple[int, float]]:
 
 def _options(text: str, log: Log, asked: Asked, remarks: list[str], *, timed: bool) -> NcclOptions:
     """Put together how NCCL ran, from the log and from what is asked for in its place."""
-    version = asked.version or (str(log.version) if log.version else None)
+    version = asked.version
+    if version is None and log.version is not None:
+        version = str(log.version)
     if version is None:
         version = NcclOptions.version
-        words = "says no release" if log.release is None else f"is of {log.maker} {log.release}, not covered here"
-        remarks.append(f"assumed: NCCL {version}, because the file {words}")
+        words = "the file says no release" if log.release is None else f"{log.maker} {log.release} is not covered"
+        remarks.append(f"assumed: NCCL {version}, because {words}")
     known = []
     for name, value in log.environment.items():
         try:

@@ -47,6 +47,8 @@ class NcclOptions:
     """A file of rules of NCCL's example tuner plugin."""
 
     def __post_init__(self) -> None:
+        # One name for one release, so that tables say which patch 2.28 is, and communicators are kept once.
+        object.__setattr__(self, "version", str(Version.parse(self.version)))
         if self.launch not in LAUNCHES:
             raise ScenarioError(f"launch is {self.launch!r}; accepted are {', '.join(LAUNCHES)}")
         if self.gpus_per_process < 1:

@@ -225,7 +225,12 @@ def spec(
         size_bytes=0,
         protocol=protocol_named(protocol, "--proto"),
         nccl=NcclOptions(
-            nccl_version or NcclOptions.version, tuple(nccl_env or ()), registered_buffers, launch, gpus_per_process, tuner
+            NcclOptions.version if nccl_version is None else nccl_version,
+            tuple(nccl_env or ()),
+            registered_buffers,
+            launch,
+            gpus_per_process,
+            tuner,
         ),
         channels=channels,
         root=root,

@@ -98,7 +98,7 @@ def _show_graphs(machine: Machine, dump: str | None, version: str | None, enviro
     target = None if dump is None else options.target_of(dump, "--dump-graph", "graph.xml")
     graph = graph_of(machine)
     ranks = len(ranks_of(graph))
-    told = NcclOptions(version or NcclOptions.version, tuple(environment or ()))
+    told = NcclOptions(NcclOptions.version if version is None else version, tuple(environment or ()))
     found = communicator_of(machine, told)
     lines = list(graph_lines(found))
     if target is not None:

@@ -20,7 +20,7 @@ from netsim.nccl.settings import Settings
 from netsim.nccl.tuner import choose, cost_table
 from netsim.nccl.tuner_costs import ALL_REDUCE, TUNED, graph_of
 from netsim.nccl.variables import MISSING, USED
-from netsim.nccl.version import Version
+from netsim.nccl.version import NEWEST, OLDEST, Version
 
 _HALF_DIGIT = 0.05
 # NCCL computes in single precision.
@@ -96,7 +96,10 @@ def _release(found: Comparison, log: Log, version: Version) -> None:
     if log.version is not None:
         found.hold("release", log.version == version, f"release: {log.version} in the log, {version} predicted")
     elif log.release is not None:
-        found.skipped.append(f"the release {log.release} of the log, which is not covered; {version} is predicted")
+        accepted = f"accepted are {OLDEST} to {NEWEST}"
+        found.skipped.append(
+            f"the release: {log.maker} {log.release} is not covered; {accepted}, and {version} is predicted"
+        )
 
 
 def _environment(found: Comparison, log: Log, communicator: Communicator) -> None:

@@ -131,3 +131,13 @@ def test_the_logs_of_two_measured_h200_agree_in_everything(ask: Callable, shared
     assert timed.code == 0
     # 32 B to 1 GiB in powers of two: 26 sizes, and two heads of columns.
     assert sum(line.endswith(("x1", "x2", "x4", "x8", "x16", "x22", "x24")) for line in timed.out.splitlines()) == 26
+
+
+def test_a_release_that_is_not_covered_does_not_agree(diagnose: Callable, log: str) -> None:
+    out = diagnose(log.replace("NCCL version 2.28.9", "NCCL version 2.99.9")).out
+    assert (
+        "not compared: the release: NCCL 2.99.9 is not covered; accepted are 2.17.1 to 2.30.7, and 2.28.9 is predicted"
+        in out
+    )
+    assert "assumed: NCCL 2.28.9, because NCCL 2.99.9 is not covered" in out
+    assert "release 1" not in out

@@ -173,3 +173,11 @@ def test_groups_name_the_protocol_that_ran(ask: Callable) -> None:
     # Two groups on one switch do not meet, so each takes what four ranks take alone.
     (alone,) = rows(ask("perf all_reduce --topology hgx-h100 -g 4 --proto ll -b 4K -e 4K --csv -").out)
     assert float(row["time_us"]) == pytest.approx(float(alone["time_us"]))
+
+
+def test_a_minor_is_its_newest_patch_and_the_table_says_which(ask: Callable) -> None:
+    line = "perf all_reduce --topology hgx-h100 -b 8 -e 8 --nccl-version"
+    assert "# NCCL 2.17.1: " in ask(line, "2.17").out
+    assert "# NCCL 2.27.7: " in ask(line, "2.27").out
+    assert "NCCL 2.31 is not covered; accepted are 2.17.1 to 2.30.7" in ask(line, "2.31").sentence()
+    assert "--nccl-version: '' is no release of NCCL" in ask(line, "").sentence()
