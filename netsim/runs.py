@@ -153,7 +153,8 @@ def time(
     >>> netsim.time("all_reduce", "64 MiB", topologies.build("hgx-h100"), protocol="auto") > 180e-6  # by NVLS, with kernels
     True
     """
-    ideal = protocol_named(protocol) == IDEAL
+    protocol = protocol_named(protocol)
+    ideal = protocol == IDEAL
     if nccl_version is not None and ideal:
         raise ScheduleError("nccl_version is for NCCL's protocols; the protocol ideal is the textbook's")
     router = _router_of(topology)

@@ -98,7 +98,7 @@ def find_crossings(
     spec : Spec
         Machine, collective and everything but algorithm and size.
     algorithms : sequence of str
-        At least two.
+        At least two; of NCCL's also two protocols of one, as in ``ring:ll`` and ``ring:simple``.
     sizes : sequence of int, bytes
         The grid, ascending.
     told : callable
@@ -111,6 +111,9 @@ def find_crossings(
     """
     if len(set(algorithms)) < 2 or len(set(algorithms)) < len(algorithms):
         raise ScenarioError(f"a crossing needs two or more different algorithms; got {', '.join(algorithms) or 'none'}")
+    for algorithm in algorithms:
+        if algorithm.startswith("^"):
+            raise ScenarioError(f"{algorithm!r} leaves NCCL a choice; a crossing needs the algorithms by their names")
     last_row = None
 
     def times(size: int) -> tuple[float, ...]:
@@ -144,6 +147,18 @@ def survey_one(spec: Spec, algorithm: str, sizes: Sequence[int], told: Callable[
 
 def _told(spec: Spec, algorithm: str, size: int) -> Spec:
     """Give the pieces to the algorithms that live by them; the ring's own unit is a block of N / p."""
+    if spec.protocol != IDEAL or ":" in algorithm:
+        # Only here, so that textbook runs start without it.
+        from netsim.nccl.names import pair_named
+
+        name, protocol = pair_named(algorithm)
+        if spec.protocol != IDEAL:
+            return replace(spec, algorithm=name, protocol=protocol or spec.protocol, size_bytes=size)
+        if protocol is not None:
+            raise ScenarioError(
+                f"{algorithm!r} names a protocol of NCCL's, and these runs are textbook (protocol ideal); give --proto "
+                "auto on a machine whose GPUs are known, or algorithms alone"
+            )
     spec = replace(fitting(spec, algorithm), algorithm=algorithm, size_bytes=size)
     return spec if algorithm != "ring" else replace(spec, chunks=None, chunk_bytes=None)
 

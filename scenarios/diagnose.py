@@ -18,11 +18,10 @@ from netsim.nccl.log_facts import Log
 from netsim.nccl.variables import check_name
 from netsim.reading import read_text
 from netsim.schedule.collective import COLLECTIVES
-from netsim.schedule.protocols import IDEAL
 from scenarios.machine import Machine
 from scenarios.measured import logged_times, read_measured
 from scenarios.nccl import NcclOptions, communicator_of
-from scenarios.run import Spec, run_spec, settled
+from scenarios.run import Spec, fallback_of, run_spec
 
 _MOST_BYTES = 512 << 20
 _WANTED = "a log of NCCL_DEBUG=INFO or of nccl-tests is wanted"
@@ -112,8 +111,8 @@ def diagnose(
         )
         return Diagnosis(options, log, None, comparison, remarks=tuple(remarks))
     collective = _collective(path, text, asked)
-    spec = settled(Spec(machine, collective, 0, protocol="auto", nccl=options))
-    if spec.protocol == IDEAL:
+    spec = Spec(machine, collective, 0, protocol="auto", nccl=options)
+    if fallback_of(spec) is not None:
         remarks.append("no times: the machine's GPUs are not known, and so not what NCCL's kernels cost on them")
         return Diagnosis(options, log, collective, comparison, remarks=tuple(remarks))
     points = _points(spec, measured, ranks, remarks, told)

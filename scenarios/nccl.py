@@ -4,7 +4,7 @@ Which release, which variables, registered buffers or not, and how calls are lau
 NCCL's rooms are opened where they are used, so that textbook runs start without them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,15 @@ class NcclOptions:
     """GPUs that one host thread drives, for ``stream``."""
     tuner: str | None = None
     """A file of rules of NCCL's example tuner plugin."""
+    given: tuple[str, ...] = field(default=(), compare=False)
+    """Names of those above that were asked for, as the user knows them, also where the value is the default."""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Names of what was asked for; where nobody said it, of what is not the default."""
+        return self.given or tuple(
+            one.name for one in fields(self) if one.compare and getattr(self, one.name) != one.default
+        )
 
     def __post_init__(self) -> None:
         # One name for one release, so that tables say which patch 2.28 is, and communicators are kept once.

@@ -27,9 +27,10 @@ from netsim.schedule.proof import prove
 from netsim.schedule.protocols import IDEAL, protocol_named
 from netsim.schedule.together import together
 from netsim.units import format_time
+from scenarios.fallback import Fallback, nccls, why_textbook
 from scenarios.groups import Members, read_groups, servers_within
 from scenarios.machine import Machine, router_of
-from scenarios.nccl import NcclOptions, is_known, least_call_s, told_router
+from scenarios.nccl import NcclOptions, least_call_s, told_router
 from scenarios.nccl import build as build_nccl
 from scenarios.seeds import over_seeds, policies
 
@@ -128,26 +129,45 @@ def settled(spec: Spec, algorithms: Sequence[str] = ()) -> Spec:
     """Return a spec whose protocol is decided where it is ``auto``: NCCL's schedules, or the textbook's.
 
     NCCL's where the machine's GPUs are known, it has all the algorithms that are asked for, and data is not to be cut in a
-    way that is not its own.
-    """
-    if spec.protocol != "auto":
-        return spec
-    if spec.chunk_bytes is not None or spec.chunks is not None or not is_known(spec.machine):
-        return replace(spec, protocol=IDEAL)
-    # Only here, so that textbook runs start without it.
-    from netsim.nccl import schedules
+    way that is not its own. Names of NCCL's algorithms come back in this project's spelling.
 
-    # Lists and exclusions, as in NCCL_ALGO, are NCCL's too.
-    names = [part for name in (*algorithms, spec.algorithm) for part in name.removeprefix("^").split(",")]
-    own = all(name.partition(":")[0] in ("auto", *schedules.ALGORITHMS) for name in names)
-    return spec if own else replace(spec, protocol=IDEAL)
+    Parameters
+    ----------
+    spec : Spec
+    algorithms : sequence of str, optional
+        What is to be run beside, or in place of, the spec's own algorithm.
+
+    Raises
+    ------
+    ScheduleError
+        If no such algorithm is known, or options for NCCL's schedules come with a run of the textbook's.
+    """
+    reason = fallback_of(spec, algorithms)
+    if spec.protocol == IDEAL or reason is not None:
+        told = "the protocol is ideal" if reason is None else reason.words
+        if spec.nccl.asked:
+            names = " and ".join(spec.nccl.asked)
+            raise ScheduleError(
+                f"{names}: only for what NCCL would run, and this run is textbook, because {told}; leave {names} out, or "
+                "ask for one of NCCL's protocols (auto where GPUs are known, ll, ll128 or simple)"
+            )
+        return replace(spec, protocol=IDEAL)
+    algorithm, protocol = nccls(spec.collective, spec.algorithm, spec.protocol)
+    return replace(spec, algorithm=algorithm, protocol=protocol)
+
+
+def fallback_of(spec: Spec, algorithms: Sequence[str] = ()) -> Fallback | None:
+    """Return why a spec is textbook although its protocol is ``auto``; None where that is not so."""
+    if spec.protocol != "auto":
+        return None
+    pieces = {"--chunk": spec.chunk_bytes, "--chunks": spec.chunks}
+    given = [name for name, value in pieces.items() if value is not None]
+    return why_textbook(spec.machine, spec.collective, (*algorithms, spec.algorithm), pieces=given)
 
 
 def _checked(spec: Spec) -> Spec:
     """Refuse options that no algorithm could make good; ``auto`` would take each refusal for a reason to try the next."""
     spec = settled(replace(spec, protocol=protocol_named(spec.protocol)))
-    if spec.protocol == IDEAL and spec.nccl.tuner is not None:
-        raise ScheduleError(f"rules of {spec.nccl.tuner} are for what NCCL runs, and this run is textbook (protocol ideal)")
     check_pieces(spec.chunk_bytes, spec.chunks)
     if spec.protocol != IDEAL and (spec.chunk_bytes is not None or spec.chunks is not None):
         raise ScheduleError("NCCL cuts data by its own rules; a chunk size or a number of chunks is for the protocol ideal")

@@ -26,11 +26,12 @@ from netsim.schedule.collective import COLLECTIVES
 from netsim.schedule.own import is_file
 from netsim.schedule.protocols import ACCEPTED, IDEAL, protocol_named
 from netsim.units import parse_bytes
+from scenarios.fallback import unknown_algorithm
 from scenarios.machine import Machine
-from scenarios.nccl import LAUNCHES
+from scenarios.nccl import LAUNCHES, NcclOptions
 from scenarios.run import Spec, limit_on_messages
 from scenarios.sizes import size_list
-from scenarios.spec_nccl import Places, check_keys, check_nccl_algorithm, nccl_options, serves
+from scenarios.spec_nccl import Places, check_keys, check_nccl_algorithm, check_nccl_protocol, is_nccls, nccl_options
 
 MOST_BYTES = 8 << 20
 """A larger scenario file is refused; topologies of that size are built in Python."""
@@ -162,8 +163,9 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
         for algorithm in algorithms:
             for protocol in protocols:
                 # Where NCCL lacks an algorithm of the textbook's, auto is the textbook.
-                if protocol == IDEAL or (protocol == "auto" and not serves(collective, algorithm)):
-                    _check_algorithm(collective, algorithm, where)
+                check_nccl_protocol(places, collective, protocol)
+                if not is_nccls(collective, algorithm, protocol):
+                    _check_algorithm(collective, algorithm, protocol, where)
                 elif protocol != "auto":
                     check_nccl_algorithm(places, collective, algorithm)
     nccl = nccl_options(
@@ -174,7 +176,11 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
         launch=file.launch,
         gpus_per_process=file.gpus_per_process,
         tuner=file.tuner,
+        given=sorted(file.model_fields_set),
     )
+    # Keys for NCCL's schedules are refused where no run of the file has a use for them; other runs go without.
+    runs = list(product(collectives, algorithms, protocols))
+    some = any(is_nccls(*run) for run in runs)
     if file.engine not in ENGINES:
         raise ScenarioError(f"{where('engine')} is {file.engine!r}; accepted are {', '.join(ENGINES)}")
     sizes = _sizes(file.sizes, where)
@@ -210,7 +216,7 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
                 size_bytes=size,
                 algorithm=algorithm,
                 protocol=protocol,
-                nccl=nccl,
+                nccl=nccl if not some or is_nccls(collective, algorithm, protocol) else NcclOptions(),
                 channels=file.channels,
                 chunk_bytes=chunk if protocol == IDEAL else None,
                 chunks=chunks if protocol == IDEAL else None,
@@ -257,12 +263,14 @@ def _collective(name: str, where: _Where) -> str:
     return name
 
 
-def _check_algorithm(collective: str, algorithm: str, where: _Where) -> None:
+def _check_algorithm(collective: str, algorithm: str, protocol: str, where: _Where) -> None:
     accepted = (*algorithms_for(collective), "auto")
     # What stands behind a colon, as in hierarchical:2x8, is read with the number of ranks; so is a file of one's own.
     if is_file(algorithm):
         return
     if algorithm.partition(":")[0] not in accepted:
+        if protocol != IDEAL:
+            raise ScenarioError(f"{where('algorithm')}: {unknown_algorithm(algorithm, collective)}")
         words = f"{where('algorithm')} is {algorithm!r}{_meant(algorithm, accepted)}"
         raise ScenarioError(f"{words}; accepted for {collective} are {', '.join(accepted)}")
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from netsim.errors import NetsimError, ScenarioError
 from netsim.nccl.environment import allowed, read_assignments
-from netsim.nccl.schedules import ALGORITHMS, PEERS
-from netsim.nccl.tuner_constants import ALGORITHMS as TUNED_ALGORITHMS
-from netsim.nccl.tuner_costs import TUNED
+from netsim.nccl.names import AUTO, accepted, algorithm_named
+from netsim.nccl.schedules import ALGORITHMS
 from netsim.nccl.tuner_file import read_rules
 from netsim.nccl.version import Version
 from netsim.schedule.protocols import IDEAL
@@ -35,6 +34,7 @@ def nccl_options(
     launch: str,
     gpus_per_process: int,
     tuner: str | None,
+    given: Sequence[str] = (),
 ) -> NcclOptions:
     """Return the options, with files looked for beside the scenario.
 
@@ -44,12 +44,12 @@ def nccl_options(
         With file and line, for a release, a variable or a file that is not accepted.
     """
     where = places.where
-    given = tuple(text if "=" in text else places.beside(text) for text in environment)
+    assigned = tuple(text if "=" in text else places.beside(text) for text in environment)
     rules = None if tuner is None else places.beside(tuner)
     try:
         if version is not None:
             Version.parse(version, where("nccl_version"))
-        read_assignments(given, where("nccl_env"))
+        read_assignments(assigned, where("nccl_env"))
     except NetsimError as error:
         raise ScenarioError(str(error)) from None
     try:
@@ -57,7 +57,9 @@ def nccl_options(
             read_rules(rules)
     except NetsimError as error:
         raise ScenarioError(f"{where('tuner')}: {error}") from None
-    return NcclOptions(version or NcclOptions.version, given, registered, launch, gpus_per_process, rules)
+    release = NcclOptions.version if version is None else version
+    said = tuple(key for key in KEYS if key in given)
+    return NcclOptions(release, assigned, registered, launch, gpus_per_process, rules, said)
 
 
 def check_keys(places: Places, given: Sequence[str], protocols: Sequence[str]) -> None:
@@ -77,17 +79,16 @@ def check_keys(places: Places, given: Sequence[str], protocols: Sequence[str]) -
 
 def serves(collective: str, algorithm: str) -> bool:
     """Say whether NCCL has an algorithm for a collective; lists and exclusions are as in NCCL_ALGO."""
-    if algorithm == "auto" or algorithm.partition(":")[0] in _accepted(collective):
-        return True
     try:
-        return allowed({}, collective, algorithms=algorithm) is not None
+        named = algorithm_named(algorithm, collective)
     except NetsimError:
         return False
+    return named is not None and (named not in ALGORITHMS or named in accepted(collective))
 
 
-def _accepted(collective: str) -> tuple[str, ...]:
-    without = (PEERS,) if collective in TUNED else TUNED_ALGORITHMS
-    return tuple(name for name in ALGORITHMS if name not in without)
+def is_nccls(collective: str, algorithm: str, protocol: str) -> bool:
+    """Say whether a run is NCCL's where GPUs are known: auto is the textbook for algorithms that only that has."""
+    return protocol not in (IDEAL, "auto") or (protocol == "auto" and serves(collective, algorithm))
 
 
 def check_nccl_algorithm(places: Places, collective: str, algorithm: str) -> None:
@@ -95,5 +96,13 @@ def check_nccl_algorithm(places: Places, collective: str, algorithm: str) -> Non
     if not serves(collective, algorithm):
         raise ScenarioError(
             f"{places.where('algorithm')} is {algorithm!r}; accepted for {collective} with NCCL's protocols are "
-            f"{', '.join((*_accepted(collective), 'auto'))}"
+            f"{', '.join((*accepted(collective), AUTO))}"
         )
+
+
+def check_nccl_protocol(places: Places, collective: str, protocol: str) -> None:
+    """Refuse a list in which something is no protocol of NCCL's."""
+    try:
+        allowed({}, collective, protocols=None if protocol == IDEAL else protocol)
+    except NetsimError as error:
+        raise ScenarioError(f"{places.where('protocol')}: {str(error).removeprefix('--proto=')}") from None

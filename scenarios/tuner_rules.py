@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from netsim.errors import NetsimError, ScheduleError
+from netsim.nccl.names import algorithm_named, is_list, pair_named
+from netsim.nccl.tuner_constants import ALGORITHMS as TUNED_ALGORITHMS
 from netsim.nccl.tuner_file import Row, Rule, rules_of
 from scenarios.choices import choices
 from scenarios.nccl import communicator_of
@@ -44,7 +46,8 @@ def fastest(
     sizes : iterable of int, bytes
         Rounded as nccl-tests does; what is rounded to nothing is left out.
     wanted : sequence of str, optional
-        Algorithms, or algorithm and protocol as in ``ring:ll128``; everything that can run by default.
+        Algorithms, or algorithm and protocol as in ``ring:ll128``; everything that can run by default. A ``^`` in front of
+        the first excludes all of them instead.
     told : callable, optional
         Called with each size before its runs.
 
@@ -65,7 +68,7 @@ def fastest(
     decisions = [(size, made.choice) for size, made in found.decisions if size > 0]
     if not decisions:
         raise NetsimError(f"all sizes are too small: nothing is left of them over the ranks of a {spec.collective}")
-    pairs = _wanted(wanted, tuple(decisions[0][1].table))
+    pairs = _wanted(wanted, spec.collective, tuple(decisions[0][1].table))
     rows = []
     for size, choice in decisions:
         told(size)
@@ -83,14 +86,20 @@ def rules(spec: Spec, found: Iterable[Fastest]) -> list[Rule]:
     return rules_of(rows, spec.collective, nodes=len(whole.nodes), ranks=whole.ranks)
 
 
-def _wanted(names: Sequence[str], able: tuple[Pair, ...]) -> tuple[Pair, ...]:
-    """Return the pairs that names stand for, in NCCL's order."""
+def _wanted(names: Sequence[str], collective: str, able: tuple[Pair, ...]) -> tuple[Pair, ...]:
+    """Return the pairs that names stand for, or that they leave if the first begins with ^, in NCCL's order."""
     taken: set[Pair] = set()
+    excluded = bool(names) and names[0].startswith("^")
     for name in names:
-        algorithm, _, protocol = name.partition(":")
-        meant = [pair for pair in able if pair[0] == algorithm and protocol in ("", pair[1])]
-        if not meant:
+        algorithm, protocol = pair_named(name.removeprefix("^") if name is names[0] else name)
+        named = None if is_list(algorithm) else algorithm_named(algorithm, collective)
+        meant = [pair for pair in able if pair[0] == named and protocol in (None, pair[1])]
+        # What cannot run here is left out already.
+        if not meant and not (excluded and named in TUNED_ALGORITHMS):
             words = ", ".join(":".join(pair) for pair in able)
             raise NetsimError(f"--algos: {name!r} is nothing that NCCL can run here; accepted are {words}")
         taken.update(meant)
-    return tuple(pair for pair in able if not names or pair in taken)
+    left = tuple(pair for pair in able if not names or (pair in taken) != excluded)
+    if not left:
+        raise NetsimError(f"--algos: {','.join(names)!r} leaves nothing that could run here; exclude less")
+    return left

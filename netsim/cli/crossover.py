@@ -29,7 +29,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @options.gathers(spec=options.spec)
 def crossover(
     spec: Spec,
-    algorithms: Annotated[str, typer.Option("--algos", help="Two or more algorithms, separated by commas.")],
+    algorithms: Annotated[
+        str, typer.Option("--algos", help="Two or more algorithms, with commas; NCCL's also as ring:ll,ring:simple.")
+    ],
     min_bytes: Annotated[str, typer.Option("-b", "--minbytes", help="Smallest size.")] = "1K",
     max_bytes: Annotated[str, typer.Option("-e", "--maxbytes", help="Largest size.")] = "1G",
     per_doubling: Annotated[int, typer.Option("--points", min=1, help="Sizes of the first grid in each doubling.")] = 2,
@@ -40,8 +42,10 @@ def crossover(
 ) -> None:
     """Print every size at which the fastest of several algorithms changes, by simulation, beside the formulas' crossing."""
     machine, collective = spec.machine, spec.collective
-    names = options.algorithm_names(algorithms)
-    spec = settled(replace(spec, chunks=1) if chunks else spec, names)
+    names = options.algorithm_names(algorithms, collective)
+    asked = replace(spec, chunks=1) if chunks else spec
+    spec = settled(asked, names)
+    options.mention_textbook(asked, names)
     series = _counts(chunks)
     sizes = size_grid(options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), per_doubling)
     target = None if csv is None or csv == "-" else options.target_of(csv)

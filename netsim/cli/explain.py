@@ -34,6 +34,7 @@ def explain_command(
 ) -> None:
     """Say in three sentences why a collective takes that long, what limits it, and what would change it most."""
     spec = replace(spec, size_bytes=options.size_of(size, "--size"), algorithm=algorithm, **pieces)
+    options.mention_textbook(spec)
     with Progress(count_runs(spec)) as progress:
         found = explain(spec, told=progress.step)
     if as_json:

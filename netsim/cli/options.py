@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,12 +66,19 @@ Routing = Annotated[
 Root = Annotated[int, typer.Option("-r", "--root", help="Root rank of broadcast, reduce, gather and scatter.")]
 Size = Annotated[str, typer.Option("--size", "-s", help="One size, as in nccl-tests: a bare K, M or G is binary.")]
 Algorithm = Annotated[
-    str, typer.Option("--algo", help="An algorithm, auto (simulate all, take the fastest), or a Python file.")
+    str,
+    typer.Option(
+        "--algo",
+        help="auto: what NCCL would choose, or of the textbook's all, and the fastest is taken; a name; of NCCL's also "
+        "lists as in NCCL_ALGO (Tree,Ring or ^NVLS), symmetric, copy_engine; or a Python file.",
+    ),
 ]
 Protocol = Annotated[
     str,
     typer.Option(
-        "--proto", help="ideal (textbook alpha-beta), or NCCL's: auto (what NCCL would choose), ll, ll128, simple."
+        "--proto",
+        help="ideal (textbook alpha-beta), or NCCL's: auto (what NCCL would choose), ll, ll128, simple, or a list as in "
+        "NCCL_PROTO (^LL128).",
     ),
 ]
 NcclVersion = Annotated[
@@ -85,14 +92,16 @@ Registered = Annotated[
     bool, typer.Option("--registered", help="User buffers are registered (nccl-tests -R 1, CUDA graphs).")
 ]
 Launch = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--launch",
-        help="graph: no cost of the host; stream: the host must keep up with the calls; none: not even a kernel start.",
+        help="graph: no cost of the host (the default); stream: the host must keep up with the calls; none: not even a "
+        "kernel start.",
     ),
 ]
 GpusPerProcess = Annotated[
-    int, typer.Option("--gpus-per-process", min=1, help="GPUs that one host thread drives, for --launch stream.")
+    int | None,
+    typer.Option("--gpus-per-process", min=1, help="GPUs that one host thread drives, for --launch stream; 1 if not given."),
 ]
 Tuner = Annotated[
     str | None,
@@ -201,8 +210,8 @@ def spec(
     nccl_version: NcclVersion = None,
     nccl_env: NcclEnv = None,
     registered_buffers: Registered = False,
-    launch: Launch = "graph",
-    gpus_per_process: GpusPerProcess = 1,
+    launch: Launch = None,
+    gpus_per_process: GpusPerProcess = None,
     tuner: Tuner = None,
     channels: Channels = None,
     quantum: Quantum = "0",
@@ -219,19 +228,23 @@ def spec(
     check_collective(collective)
     quantum_bytes = size_of(quantum, "--quantum")
     mention_variables(nccl_env or [])
+    told = {
+        "version": ("--nccl-version", nccl_version),
+        "environment": ("--nccl-env", tuple(nccl_env or ()) or None),
+        "registered": ("--registered", registered_buffers or None),
+        "launch": ("--launch", launch),
+        "gpus_per_process": ("--gpus-per-process", gpus_per_process),
+        "tuner": ("--tuner", tuner),
+    }
+    given = {field: (option, value) for field, (option, value) in told.items() if value is not None}
+    values: dict[str, Any] = {field: value for field, (_, value) in given.items()}
+    nccl = NcclOptions(**values, given=tuple(option for option, _ in given.values()))
     return Spec(
         machine=on,
         collective=collective,
         size_bytes=0,
         protocol=protocol_named(protocol, "--proto"),
-        nccl=NcclOptions(
-            NcclOptions.version if nccl_version is None else nccl_version,
-            tuple(nccl_env or ()),
-            registered_buffers,
-            launch,
-            gpus_per_process,
-            tuner,
-        ),
+        nccl=nccl,
         channels=channels,
         root=root,
         quantum_bytes=quantum_bytes,
@@ -272,9 +285,20 @@ def check_collective(name: str) -> None:
         raise NetsimError(f"unknown collective {name!r}{meant}; accepted are {', '.join(COLLECTIVES)}")
 
 
-def algorithm_names(text: str) -> list[str]:
-    """Read a list of algorithms."""
-    names = [name.strip() for name in text.split(",")]
+def algorithm_names(text: str, collective: str) -> list[str]:
+    """Read a list of algorithms; of lists for functions, as NCCL_ALGO may hold them, the one for the collective."""
+    functions = {name.replace("_", ""): name for name in COLLECTIVES} | {name: name for name in COLLECTIVES}
+    chosen: str | None = None
+    for entry in text.split(";"):
+        head, colon, rest = entry.partition(":")
+        function = functions.get(head.strip().lower()) if colon else None
+        if function == collective:
+            chosen = rest
+        elif function is None and chosen is None:
+            chosen = entry
+    names = [] if chosen is None else [name.strip() for name in chosen.split(",")]
+    if chosen is None:
+        raise NetsimError(f"--algos: {text!r} has no list for {collective}; accepted are names, or {collective}:NAME,NAME")
     if not all(names):
         raise NetsimError(f"--algos: {text!r} has an empty name; give algorithms with one comma between two")
     return names
@@ -316,6 +340,15 @@ def mention_variables(given: list[str]) -> None:
 
     for note in notes(read_assignments(given)) if given else ():
         print(f"netsim: {note}", file=sys.stderr)
+
+
+def mention_textbook(spec: "Spec", algorithms: Sequence[str] = ()) -> None:
+    """Say on stderr that a run is textbook where NCCL's schedules could be expected, and why."""
+    from scenarios.run import fallback_of
+
+    reason = fallback_of(spec, algorithms)
+    if reason is not None and not reason.expected:
+        print(f"netsim: textbook schedules (--proto ideal), not NCCL's, because {reason.words}", file=sys.stderr)
 
 
 def mention_remarks(topology: str, graph: "nx.DiGraph[str]") -> None:

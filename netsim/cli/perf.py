@@ -49,7 +49,9 @@ def perf(
         raise NetsimError(f"--csv - and --format {layout} both want stdout; give --csv a file name")
     target = None if csv is None or csv == "-" else options.target_of(csv)
     nccl_tests.mention(ignored)
-    first = settled(replace(spec, algorithm=algorithm, **pieces))
+    asked = replace(spec, algorithm=algorithm, **pieces)
+    first = settled(asked)
+    options.mention_textbook(asked)
     machine, collective = spec.machine, spec.collective
     sizes = size_list(
         options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), step_factor, options.size_of(step_bytes, "-i")

@@ -47,8 +47,10 @@ def plot(
     target = options.target_of(output, "--output", "plot.svg")
     form = check_plot_target(output)
     machine, collective = spec.machine, spec.collective
-    names = options.algorithm_names(algorithms)
-    spec = settled(replace(spec, chunks=chunks), names)
+    names = options.algorithm_names(algorithms, collective)
+    asked = replace(spec, chunks=chunks)
+    spec = settled(asked, names)
+    options.mention_textbook(asked, names)
     sizes = size_grid(options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), per_doubling)
     points = [(name, read_measured(name)) for name in measured or ()]
     with Progress(len(sizes)) as progress:

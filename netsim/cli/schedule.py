@@ -135,7 +135,7 @@ def export(
     if spec.protocol == IDEAL:
         raise NetsimError("--proto ideal: NCCL's tuner knows nothing of textbook algorithms; give auto, ll, ll128 or simple")
     target = None if output is None else options.target_of(output, "--output", "nccl_tuner.conf")
-    names = [] if algorithms is None else options.algorithm_names(algorithms)
+    names = [] if algorithms is None else options.algorithm_names(algorithms, spec.collective)
     sizes = size_list(options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), step_factor)
     with Progress(len(sizes)) as progress:
         found = fastest(

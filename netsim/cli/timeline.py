@@ -33,6 +33,7 @@ def timeline(
     """Simulate one run and write its operations, links and messages as a Perfetto trace."""
     target = None if output == "-" else options.target_of(output, "--output", "trace.json")
     spec = replace(spec, size_bytes=options.size_of(size, "--size"), algorithm=algorithm, **pieces)
+    options.mention_textbook(spec)
     machine, collective = spec.machine, spec.collective
     with Progress(1) as progress:
         progress.step(f"{collective} of {options.size_words(spec.size_bytes)} on {machine.label}")

@@ -62,7 +62,7 @@ def test_numbers_that_make_no_sense_are_refused(options, words):
         ({"chunks": 2.0, "algorithm": "tree"}, "number of chunks is 2.0"),
         ({"collective": ["all_reduce"]}, "unknown collective"),
         ({"algorithm": None}, "algorithm is None"),
-        ({"protocol": "LL"}, "'LL' is no protocol; accepted is ideal"),
+        ({"protocol": "LL8"}, "'LL8' is no protocol; accepted is ideal"),
         ({"protocol": "ll", "chunks": 2}, "NCCL cuts data by its own rules"),
         ({"nccl_version": "2.28.9"}, "nccl_version is for NCCL's protocols"),
     ],

@@ -5,8 +5,9 @@ import pytest
 pytest.importorskip("pydantic")
 pytest.importorskip("yaml")
 
-from netsim.errors import ScenarioError
+from netsim.errors import ScenarioError, ScheduleError
 from scenarios.nccl import NcclOptions
+from scenarios.run import settled
 from scenarios.spec import load_scenario
 
 GOOD = """\
@@ -297,14 +298,15 @@ def test_protocols_multiply_and_what_nccl_is_told_goes_into_every_spec(write) ->
         ("alltoall", "ideal"),
         ("alltoall", "auto"),
     ]
-    assert {spec.nccl for spec in specs} == {NcclOptions("2.27.3", ("NCCL_NVLS_ENABLE=0",), True, "stream", 8)}
+    told = NcclOptions("2.27.3", ("NCCL_NVLS_ENABLE=0",), True, "stream", 8)
+    assert [spec.nccl for spec in specs] == [NcclOptions(), told] * 2
 
 
 def test_files_for_nccl_are_looked_for_beside_the_scenario(write, tmp_path: Path) -> None:
     (tmp_path / "rules.conf").write_text("allreduce,0,4294967295,ring,simple,0,-1,-1\n")
     (tmp_path / "nccl.conf").write_text("NCCL_NVLS_ENABLE=0\n")
     text = NCCL.replace("nccl_env: NCCL_NVLS_ENABLE=0", "nccl_env: [nccl.conf]") + "tuner: rules.conf\n"
-    (nccl,) = {spec.nccl for spec in load_scenario(write(text)).specs}
+    (nccl,) = {spec.nccl for spec in load_scenario(write(text)).specs if spec.protocol != "ideal"}
     assert nccl.environment == (str(tmp_path / "nccl.conf"),)
     assert nccl.tuner == str(tmp_path / "rules.conf")
 
@@ -346,3 +348,21 @@ def test_what_nccl_would_not_take_is_refused_at_its_line(old: str, new: str, mes
 def test_algorithms_may_be_named_as_nccl_names_them(algorithm: str, count: int, write) -> None:
     text = NCCL.replace("[ideal, auto]", "simple").replace("[all_reduce, alltoall]", f"all_reduce\nalgorithm: {algorithm}")
     assert len(load_scenario(write(text)).specs) == count
+
+
+def test_runs_of_the_textbook_go_without_keys_for_nccl_that_others_use(write) -> None:
+    text = NCCL.replace("[ideal, auto]", "auto").replace("[all_reduce, alltoall]", "all_reduce")
+    specs = load_scenario(write(f"{text}algorithm: [Ring, one_shot]\n")).specs
+    assert [spec.nccl.launch for spec in specs] == ["stream", "graph"]
+    (alone,) = load_scenario(write(f"{text}algorithm: one_shot\n")).specs
+    with pytest.raises(
+        ScheduleError, match="nccl_version and nccl_env and registered and launch and gpus_per_process: only"
+    ):
+        settled(alone)
+
+
+def test_lists_of_protocols_are_read_as_nccl_reads_them(write) -> None:
+    text = NCCL.replace("[all_reduce, alltoall]", "all_reduce")
+    assert load_scenario(write(text.replace("[ideal, auto]", "^LL128"))).specs[0].protocol == "^LL128"
+    words = refusal(write(text.replace("[ideal, auto]", "'LL,LL8'")))
+    assert "FILE:3: protocol: 'LL,LL8': 'LL8' is no protocol of NCCL (did you mean LL?)" in words

@@ -76,7 +76,10 @@ def test_rules_of_a_tuner_file_go_before_the_model(ask: Callable, rules: Path) -
     ("more", "words"),
     [
         ("--tuner no_such.conf", "no_such.conf: does not exist; rules of the tuner plugin are wanted"),
-        ("--tuner {rules} --proto ideal", "are for what NCCL runs, and this run is textbook (protocol ideal)"),
+        (
+            "--tuner {rules} --proto ideal",
+            "--tuner: only for what NCCL would run, and this run is textbook, because the protocol is ideal",
+        ),
     ],
 )
 def test_a_tuner_file_that_cannot_serve_is_refused(more: str, words: str, ask: Callable, rules: Path) -> None:

@@ -45,3 +45,24 @@ def test_no_crossing_is_said(ask: Callable) -> None:
 def test_sizes_in_the_csv_are_whole_bytes(ask: Callable) -> None:
     (row,) = rows(ask(f"{TREE} -b 500K -e 4M --chunks 1 --csv -").out)
     assert all(row[name].isdecimal() for name in ("crossing_bytes", "formula_bytes", "low_bytes", "high_bytes"))
+
+
+def test_two_protocols_of_one_algorithm_are_compared(ask: Callable) -> None:
+    # LL sends twice the bytes, Simple waits longer at every step.
+    (row,) = rows(
+        ask("crossover all_reduce --topology hgx-h100 --algos ring:ll,Ring:Simple -b 1M -e 16M --points 1 --csv -").out
+    )
+    assert (row["below"], row["above"]) == ("ring:ll", "Ring:Simple")
+    by_function = ask(
+        "crossover all_reduce --topology hgx-h100 --algos allreduce:ring,tree;broadcast:ring -b 1M -e 2M --csv -"
+    )
+    assert by_function.code == 0
+
+
+def test_what_cannot_be_compared_by_protocol_is_refused(ask: Callable) -> None:
+    answer = ask(f"{TREE[: TREE.index(' --algos')]} --algos ring:ll,ring:simple -b 1M -e 2M")
+    assert "'ring:ll' names a protocol of NCCL's, and these runs are textbook (protocol ideal)" in answer.sentence()
+    answer = ask("crossover all_reduce --topology hgx-h100 --algos ^nvls,ring -b 1M -e 2M")
+    assert "'^nvls' leaves NCCL a choice; a crossing needs the algorithms by their names" in answer.sentence()
+    answer = ask("crossover all_reduce --topology hgx-h100 --algos broadcast:ring,tree -b 1M -e 2M")
+    assert "has no list for all_reduce; accepted are names, or all_reduce:NAME,NAME" in answer.sentence()

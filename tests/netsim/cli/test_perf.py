@@ -181,3 +181,83 @@ def test_a_minor_is_its_newest_patch_and_the_table_says_which(ask: Callable) -> 
     assert "# NCCL 2.27.7: " in ask(line, "2.27").out
     assert "NCCL 2.31 is not covered; accepted are 2.17.1 to 2.30.7" in ask(line, "2.31").sentence()
     assert "--nccl-version: '' is no release of NCCL" in ask(line, "").sentence()
+
+
+NCCL = "perf all_reduce --topology hgx-h100 -b 1M -e 1M"
+
+
+@pytest.mark.parametrize(
+    ("more", "ran"),
+    [
+        ("--algo RING,tree", "ring ll x24"),
+        ("--algo ^NVLS,Ring,nvls_tree", "tree ll128 x"),
+        ("--algo allreduce:tree;broadcast:ring --proto ^LL128", "tree ll x24"),
+        ("--algo Tree --proto SIMPLE,ll128", "tree ll128 x"),
+        ("--algo Symmetric:AGxLLMC_R", "symmetric:agxllmc_r ll "),
+        ("--proto LL", "ring ll x24"),
+    ],
+)
+def test_algorithms_and_protocols_are_named_as_nccl_names_them(more: str, ran: str, ask: Callable) -> None:
+    answer = ask(f"{NCCL} {more}")
+    assert (answer.code, answer.err) == (0, "")
+    assert f"  {ran}" in answer.out
+
+
+def test_lists_of_protocols_bound_sends_and_receives_too(ask: Callable) -> None:
+    line = "perf alltoall --topology hgx-h100 -b 64K -e 64K --algo P2P --proto"
+    assert "p2p simple" in ask(line, "^LL").out
+    assert "p2p ll" in ask(line, "LL").out
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            "--algo rng",
+            "'rng' (did you mean ring?); accepted for all_reduce are NCCL's ring, tree, nvls, nvls_tree, collnet_",
+        ),
+        ("--algo rng", "symmetric, auto, and the textbook's double_binary_tree, "),
+        ("--algo one_shot --proto ll", "'one_shot'; accepted for all_reduce are NCCL's "),
+        ("--algo ring,one_shot", "'one_shot' is no algorithm of NCCL; accepted are Tree, Ring"),
+        ("--algo ring:ll", "'ring:ll' names a protocol, too; give --algo ring --proto ll"),
+        ("--proto ll,lll", "'lll' is no protocol of NCCL (did you mean LL?)"),
+    ],
+)
+def test_names_that_nccl_lacks_are_refused_with_those_it_has(more: str, words: str, ask: Callable) -> None:
+    answer = ask(f"{NCCL} {more}")
+    assert answer.code == 2
+    assert words in answer.sentence()
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("--algo one_shot", "NCCL has no one_shot"),
+        ("--algo ring --chunk 64K", "--chunk cuts data, which NCCL does by rules of its own"),
+        ("--algo tree --chunks 4", "--chunks cuts data, which NCCL does by rules of its own"),
+    ],
+)
+def test_a_textbook_run_in_place_of_nccls_is_said_once_with_its_reason(more: str, why: str, ask: Callable) -> None:
+    words = f"netsim: textbook schedules (--proto ideal), not NCCL's, because {why}\n"
+    assert ask(f"{NCCL} -f 2 -e 4M {more}").err == words
+    assert ask(f"{NCCL} --proto auto {more}").err == words
+    assert ask(f"{NCCL} --proto ideal {more}").err == ""
+    assert ask(f"explain all_reduce --topology hgx-h100 --size 1M {more}").err == words
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--launch graph", "--registered", "--nccl-version 2.28.9", "--nccl-env NCCL_ALGO=ring", "--gpus-per-process 1"],
+)
+def test_options_for_nccls_schedules_are_refused_with_textbook_ones(option: str, ask: Callable) -> None:
+    name = option.split()[0]
+    for line, why in (
+        (f"{NCCL} --proto ideal", "the protocol is ideal"),
+        (f"{NCCL} --algo one_shot", "NCCL has no one_shot"),
+        (f"perf all_reduce {IDEAL}", "the GPUs of ideal-switch:8@450GB/s,1us are not known"),
+    ):
+        answer = ask(f"{line} {option}")
+        assert answer.code == 2
+        sentence = f"{name}: only for what NCCL would run, and this run is textbook, because {why}"
+        assert sentence in answer.sentence()
+    assert ask(f"{NCCL} {option}").code == 0

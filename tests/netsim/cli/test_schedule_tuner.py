@@ -39,6 +39,13 @@ def test_a_protocol_bounds_what_is_tried(ask: Callable) -> None:
     assert out.splitlines()[-1] == "allgather,0,1048576,ring,ll,0,1,8,-1,-1"
 
 
+def test_nccls_own_names_and_exclusions_say_what_is_tried(ask: Callable) -> None:
+    line = f"{EXPORT} -b 1M -e 1M"
+    assert ask(f"{line} --algos Ring:LL").out.splitlines()[-1] == "allreduce,0,1048576,ring,ll,0,1,8,-1,-1"
+    assert ask(f"{line} --algos ^Ring,NVLS,PAT --proto LL").out.splitlines()[-1].startswith("allreduce,0,1048576,tree,ll,")
+    assert "leaves nothing that could run here" in ask(f"{line} --algos ^tree,ring,nvls").sentence()
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [
