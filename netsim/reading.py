@@ -60,7 +60,8 @@ def read_regular(path: str | Path, most_bytes: int, error: type[NetsimError] = N
         strange = False  # opening it will say why
     if strange:
         after = f"; {wanted}" if wanted else ""
-        raise error(f"cannot read {path}: a directory or a device is no regular file{after}")
+        kind = "a folder" if Path(path).is_dir() else "a device or a pipe"
+        raise error(f"cannot read {path}: it is {kind}, not a file{after}")
     return read_limited(path, most_bytes, error, wanted)
 
 

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from netsim.errors import NetsimError
 from netsim.export.table import Row, rounded_size
+from netsim.nccl.environment import allowed, settings, tuner_options
 from netsim.nccl.log import parse_log
 from netsim.nccl.log_comparison import Comparison, compare
 from netsim.nccl.log_facts import Log
-from netsim.nccl.variables import check_name
+from netsim.nccl.tuner_costs import TUNED
+from netsim.nccl.variables import MISSING, check_name
 from netsim.reading import read_text
 from netsim.schedule.collective import COLLECTIVES
 from scenarios.machine import Machine
@@ -24,11 +26,13 @@ from scenarios.nccl import NcclOptions, communicator_of
 from scenarios.run import Spec, fallback_of, run_spec
 
 _MOST_BYTES = 512 << 20
+_SIZES = "size_bytes"
 _WANTED = "a log of NCCL_DEBUG=INFO or of nccl-tests is wanted"
 _TEST = re.compile(rf"\b({'|'.join(COLLECTIVES)})_perf\b")
 _HEAD = re.compile(r"nThread \d+ nGpus (\d+) minBytes [^\n]*")
 _GRAPH = re.compile(r"\bgraph: (\d+)")
-_RANK = re.compile(r"^#\s+Rank\s+(\d+) ", re.MULTILINE)
+# What agrees although NCCL decided nothing: the release is the log's own, and the rest is what it was told.
+_NO_DECISIONS = ("release", "environment", "ranks", "nodes")
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,12 @@ class Diagnosis:
     remarks: tuple[str, ...] = field(default=())
     """What was assumed, and what was left out and why."""
 
+    @property
+    def compared(self) -> bool:
+        """Whether a decision of NCCL's, or a time, could be held against the prediction at all."""
+        held = self.comparison
+        return bool(self.points or held.differences or any(kind not in _NO_DECISIONS for kind in held.agreed))
+
 
 def diagnose(
     path: str | Path, machine: Machine, asked: Asked | None = None, told: Callable[[int], None] = lambda size: None
@@ -89,22 +99,28 @@ def diagnose(
     Raises
     ------
     NetsimError
-        If the file says nothing of either kind, or something asked for is not accepted.
+        If the file says nothing of either kind, contradicts what is asked for, or something asked for is not accepted.
     """
     asked = asked or Asked()
     text = read_text(path, _MOST_BYTES, wanted=_WANTED)
     log, measured = parse_log(text), logged_times(text)
     silent = log == Log(unread=log.unread)
     if silent and not measured:
-        measured = _from_csv(path)
+        measured = _from_csv(path, text)
+    _check_collective(path, text, asked)
     remarks: list[str] = []
     options = _options(text, log, asked, remarks, timed=bool(measured))
+    options = _without_refused(machine, options, log, asked, remarks)
     communicator = communicator_of(machine, options)
+    told_names = {assignment.partition("=")[0] for assignment in options.environment}
+    log = replace(
+        log, environment={name: value for name, value in log.environment.items() if name in told_names or name in MISSING}
+    )
     comparison = Comparison() if silent else compare(log, communicator)
     if not measured:
         remarks.append("no times: there is no whole row of nccl-tests' in it")
         return Diagnosis(options, log, None, comparison, remarks=tuple(remarks))
-    ranks = log.ranks or len(set(_RANK.findall(text))) or communicator.ranks
+    ranks = log.ranks or communicator.ranks
     if ranks != communicator.ranks:
         remarks.append(
             f"no times: the log is of {ranks} ranks, and the machine has {communicator.ranks}; -g and -N say how many"
@@ -119,11 +135,15 @@ def diagnose(
     return Diagnosis(options, log, collective, comparison, points, tuple(remarks))
 
 
-def _from_csv(path: str | Path) -> list[tuple[int, float]]:
+def _from_csv(path: str | Path, text: str) -> list[tuple[int, float]]:
     try:
         return read_measured(path)
     except NetsimError as error:
-        raise NetsimError(f"NCCL says nothing in this file, which is no table of times either: {error}; {_WANTED}") from None
+        if _SIZES in text:
+            raise NetsimError(f"{error}; {_WANTED}, or a CSV of {_SIZES} and time_us") from None
+        raise NetsimError(
+            f"{path}: neither NCCL nor nccl-tests says anything in it; {_WANTED}, or a CSV of {_SIZES} and time_us"
+        ) from None
 
 
 def _options(text: str, log: Log, asked: Asked, remarks: list[str], *, timed: bool) -> NcclOptions:
@@ -156,6 +176,34 @@ def _options(text: str, log: Log, asked: Asked, remarks: list[str], *, timed: bo
         registered = captured and log.environment.get("NCCL_GRAPH_REGISTER", "1") != "0"
     gpus = asked.gpus_per_process or (int(head[1]) if head else 1)
     return NcclOptions(version, (*known, *asked.environment), registered, launch, gpus)
+
+
+def _without_refused(machine: Machine, options: NcclOptions, log: Log, asked: Asked, remarks: list[str]) -> NcclOptions:
+    """Leave variables of the log out whose values are not accepted here; what is asked for beside it must be right."""
+    given = {assignment.partition("=")[0] for assignment in asked.environment}
+    while True:
+        try:
+            found = communicator_of(machine, options)
+            settings(found.environment)
+            for collective in TUNED:
+                allowed(found.environment, collective, found.version)
+                tuner_options(found.environment, collective, found.version)
+        except NetsimError as error:
+            # Such messages begin with the name of the variable.
+            name = next((name for name in log.environment if re.match(rf"{re.escape(name)}\b", str(error))), None)
+            kept = tuple(text for text in options.environment if text.partition("=")[0] != name)
+            if name is None or name in given or kept == options.environment:
+                raise
+            remarks.append(f"left out: {name} of the log, because {error}")
+            options = replace(options, environment=kept)
+        else:
+            return options
+
+
+def _check_collective(path: str | Path, text: str, asked: Asked) -> None:
+    named = list(dict.fromkeys(_TEST.findall(text)))
+    if asked.collective is not None and named and asked.collective not in named:
+        raise NetsimError(f"--collective {asked.collective}: {path} is of {' and '.join(named)}; leave it out, or give that")
 
 
 def _collective(path: str | Path, text: str, asked: Asked) -> str:

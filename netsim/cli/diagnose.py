@@ -48,7 +48,9 @@ def diagnose(
         int | None, typer.Option("--gpus-per-process", min=1, help="GPUs that one host thread drove.")
     ] = None,
 ) -> int:
-    """Say what agrees between a log and the prediction for a machine, and each difference; exit code 1 if there is one.
+    """Say what agrees between a log and the prediction for a machine, and each difference.
+
+    The exit code is 1 if there is a difference, or nothing that could be compared.
 
     What is compared: release, variables, ranks, graphs, channels, rings, trees, connections, the tuner's table and what ran
     at each size. Measured times are laid beside simulated ones; how far they are apart does not change the exit code.
@@ -67,7 +69,7 @@ def diagnose(
     print(f"# netsim {__version__}: {log} beside {words}")
     for line in _lines(found):
         print(line)
-    return 1 if found.comparison.differences else 0
+    return 0 if found.compared and not found.comparison.differences else 1
 
 
 def _lines(found: "Diagnosis") -> Iterator[str]:
@@ -83,6 +85,8 @@ def _lines(found: "Diagnosis") -> Iterator[str]:
     if found.log.unread:
         yield f"not read: {found.log.unread} torn lines"
     yield from found.remarks
+    if not found.compared:
+        yield "nothing could be compared: the file shows no decision of NCCL's, and no time that could be simulated here"
     if found.points:
         yield from _times(found)
 

@@ -2,7 +2,8 @@
 
 Tolerant: what is not known, torn or cut is passed over (and counted where it can be told), several ranks may speak at once,
 and nothing has to be there. Reads the forms of NCCL 2.17 to 2.30; the subsystems INIT, GRAPH, TUNING and ENV hold all of it.
-`netsim.nccl.log_comparison` holds a log against a communicator. Deliberately left out: times and rows of nccl-tests.
+`netsim.nccl.log_comparison` holds a log against a communicator. Of nccl-tests only its list of ranks and the name of a test
+are read; deliberately left out are its times and rows.
 """
 
 import re
@@ -28,6 +29,7 @@ _NO_RANK = -1
 _VERSION = re.compile(r"(?:^|[\s>:\]])(NCCL|RCCL) version *:? *v?(\d+\.\d+(?:\.\d+)?)")
 _LIBRARY = re.compile(r"nccl-library=(\d{5})\b")
 _TEST = re.compile(r"# Collective test starting: (\w+?)_perf")
+_TESTED = re.compile(r"#\s+Rank +(\d+) +(?:Group +(\d+) +)?Pid ")
 _COMM = re.compile(r"comm (0x[0-9a-f]+) rank (\d+) n[rR]anks (\d+)")
 _COMM_ID = re.compile(r"commId (0x[0-9a-f]+)")
 _NODES = re.compile(r"nNodes (\d+) localRanks (\d+)")
@@ -116,6 +118,7 @@ class _Reader:
         self.columns: dict[Thread, list[tuple[str, str]]] = {}
         self.trees_read: dict[Thread, int] = {}
         self.test: str | None = None
+        self.tested: dict[str, set[int]] = {}
         self.whole = Log()
         self.operations: dict[Operation, int] = {}
         self.special: dict[str, int] = {}
@@ -137,6 +140,8 @@ class _Reader:
             self._version("NCCL", f"{number // 10000}.{number // 100 % 100}.{number % 100}")
         elif test := _TEST.search(text):
             self.test = _FUNCTIONS.get(test[1].replace("_", ""))
+        elif tested := _TESTED.search(text):
+            self.tested.setdefault(tested[2] or "", set()).add(int(tested[1]))
         elif comm := _COMM.search(text):
             self._communicator(line, comm)
         elif text.startswith(("Channel ", "Ring ", "Tree ", "Trees ")):
@@ -266,7 +271,7 @@ class _Reader:
         """Return everything, with what belongs to the largest communicator."""
         begun = [found for found in self.found.values() if found.ranks]
         found = max(begun or self.found.values(), key=lambda one: (one.ranks, len(one.rings)), default=_Found())
-        ranks = found.ranks or max((len(ring) for ring in found.rings.values()), default=0)
+        ranks = found.ranks or _ranks_of(found) or _tested(self.tested)
         rings = {channel: ring for channel, ring in found.rings.items() if _whole(ring, ranks)}
         for channel, following in found.following.items():
             if channel not in rings and (ring := _closed(following, ranks)):
@@ -295,6 +300,25 @@ class _Reader:
 
 # NCCL cuts a line after about a thousand characters; shorter rings of fewer ranks than there are were torn.
 _CUT_RANKS = 150
+
+
+def _ranks_of(found: _Found) -> int:
+    """Return the ranks of a communicator that no line counts: those of a whole ring, or up to the highest that is named."""
+    whole = [len(ring) for ring in found.rings.values() if set(ring) == set(range(len(ring)))]
+    if whole:
+        return max(whole)
+    named = [rank for ring in found.rings.values() for rank in ring]
+    named += [rank for tree in found.trees.values() for rank in tree]
+    named += [rank for following in found.following.values() for rank in following]
+    named += [rank for link in found.connections for rank in (link.source, link.target)]
+    return max(named, default=-1) + 1
+
+
+def _tested(groups: Mapping[str, set[int]]) -> int:
+    """Return the ranks that nccl-tests lists; where it splits them, those of the largest group."""
+    if len(groups) == 1:
+        return max(next(iter(groups.values()))) + 1
+    return max(map(len, groups.values()), default=0)
 
 
 def _whole(ring: Ranks, ranks: int) -> bool:

@@ -21,14 +21,14 @@ def test_a_name_with_a_zero_byte_is_refused_in_words() -> None:
 
 
 def test_a_folder_is_not_said_to_be_missing(tmp_path: Path) -> None:
-    with pytest.raises(FabricError, match="a directory or a device is no regular file; a topology is wanted"):
+    with pytest.raises(FabricError, match="it is a folder, not a file; a topology is wanted"):
         read_regular(tmp_path, 5, FabricError, "a topology is wanted")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_that_nobody_fills_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.xml")
-    with pytest.raises(FabricError, match="regular file"):
+    with pytest.raises(FabricError, match="it is a device or a pipe, not a file"):
         read_regular(tmp_path / "pipe.xml", 5, FabricError)
 
 

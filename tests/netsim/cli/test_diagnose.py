@@ -141,3 +141,54 @@ def test_a_release_that_is_not_covered_does_not_agree(diagnose: Callable, log: s
     )
     assert "assumed: NCCL 2.28.9, because NCCL 2.99.9 is not covered" in out
     assert "release 1" not in out
+
+
+RANKS = "".join(
+    f"#  Rank  {rank} Group  0 Pid  7 on  host device  {rank} [0000:0{rank}:00] NVIDIA H200\n" for rank in range(4)
+)
+ROWS = "# Collective test starting: all_reduce_perf\n{ranks}  4096  1024  float  sum  -1  21.19  0.19  0.19  0\n"
+
+
+def test_the_ranks_of_nccl_tests_are_held_against_the_machine(diagnose: Callable) -> None:
+    answer = diagnose(ROWS.format(ranks=RANKS))
+    assert answer.code == 1
+    assert "differs: ranks: 4 in the log, 2 predicted\n" in answer.out
+    # Launchers put something in front; a rank whose line is torn is still below the highest.
+    lines = "".join(f"[1,0]<stdout>:{line}\n" for number, line in enumerate(RANKS.splitlines()) if number != 1)
+    answer = diagnose(ROWS.format(ranks=lines), "--topology hgx-h200 -g 4")
+    assert answer.code == 0
+    assert "agrees: ranks 1\n" in answer.out
+    assert "  4096     21.19" in answer.out
+
+
+def test_a_log_in_which_nothing_can_be_compared_is_no_yes(diagnose: Callable) -> None:
+    answer = diagnose("h200:1:1 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n")
+    assert answer.code == 1
+    assert "nothing could be compared: the file shows no decision of NCCL's, and no time" in answer.out
+    # Times of another number of ranks are a difference; of unknown GPUs they say nothing.
+    answer = diagnose(ROWS.format(ranks=""), "--topology ideal-switch:2@370GB/s,1us")
+    assert answer.code == 1
+    assert "no times: the machine's GPUs are not known" in answer.out
+
+
+def test_values_that_are_not_accepted_are_left_out_and_said(diagnose: Callable, log: str) -> None:
+    said = "h200:1:2 [0] NCCL INFO {} set by environment to {}.\n"
+    answer = diagnose(log + said.format("NCCL_BUFFSIZE", "4M") + said.format("NCCL_ALGO", "Rnig"))
+    assert answer.code == 0
+    assert "left out: NCCL_BUFFSIZE of the log, because NCCL_BUFFSIZE='4M' is not accepted" in answer.out
+    assert "left out: NCCL_ALGO of the log, because NCCL_ALGO='Rnig': 'Rnig' is no algorithm of NCCL" in answer.out
+    # What the user says must be right.
+    assert "NCCL_BUFFSIZE='4M'" in diagnose(log, f"{MACHINE} --nccl-env NCCL_BUFFSIZE=4M").sentence()
+
+
+def test_a_collective_that_contradicts_the_file_is_refused(diagnose: Callable, log: str) -> None:
+    answer = diagnose(log.replace("all_reduce_perf", "all_gather_perf"), f"{MACHINE} --collective reduce")
+    assert answer.code == 2
+    assert "--collective reduce: " in answer.sentence()
+    assert "run.log is of all_gather; leave it out, or give that" in answer.sentence()
+
+
+def test_a_stray_file_is_one_plain_sentence(diagnose: Callable, tmp_path: Path) -> None:
+    wanted = "a log of NCCL_DEBUG=INFO or of nccl-tests is wanted, or a CSV of size_bytes and time_us"
+    sentence = diagnose("hello\n").sentence()
+    assert sentence == f"netsim: {tmp_path / 'run.log'}: neither NCCL nor nccl-tests says anything in it; {wanted}"

@@ -100,7 +100,7 @@ def test_channels_with_other_gpus_and_two_graphs_of_one_id_are_refused() -> None
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(NetsimError, match="none.xml: does not exist"):
         read_dump(tmp_path / "none.xml")
-    with pytest.raises(NetsimError, match="is no regular file"):
+    with pytest.raises(NetsimError, match="it is a folder, not a file"):
         read_dump(tmp_path)
 
 

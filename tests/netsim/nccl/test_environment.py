@@ -153,7 +153,7 @@ def test_mistakes_in_a_file_are_told_with_their_line(tmp_path: Path) -> None:
     assert f"{path}, line 3: 'NCCL_ALGOS'" in one_sentence(lambda: read_assignments([str(path)]))
     path.write_text("NCCL_ALGO ring\n", encoding="utf-8")
     assert f"{path}, line 1: 'NCCL_ALGO ring' has no value" in one_sentence(lambda: read_assignments([str(path)]))
-    assert "is no regular file" in one_sentence(lambda: read_assignments([str(tmp_path)]))
+    assert "it is a folder, not a file" in one_sentence(lambda: read_assignments([str(tmp_path)]))
 
 
 def test_quotes_that_no_shell_takes_away_stay(tmp_path: Path) -> None:
