@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from netsim.errors import ScenarioError
-from netsim.fabric import ranks_of
+from netsim.fabric import hosts_of, ranks_of
 from netsim.nccl.version import DEFAULT, Version
 from netsim.routing import Router
 from scenarios.machine import Machine, graph_of, router_of
@@ -182,6 +182,16 @@ def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...
     if options.launch != "stream":
         return 0.0
     return launch_s(generation_of(communicator_of(machine, options, members))) * options.gpus_per_process
+
+
+def check_process(machine: Machine, options: NcclOptions) -> None:
+    """Refuse more GPUs a process than a server has."""
+    most = max(map(len, hosts_of(graph_of(machine))))
+    if options.gpus_per_process > most:
+        raise ScenarioError(
+            f"{options.gpus_per_process} GPUs a process: a server of {machine.label} has {most}, and a process drives GPUs "
+            f"of one server; accepted are 1 to {most}"
+        )
 
 
 def is_known(machine: Machine) -> bool:

@@ -30,7 +30,7 @@ from netsim.units import format_time
 from scenarios.fallback import Fallback, nccls, why_textbook
 from scenarios.groups import Members, read_groups, servers_within
 from scenarios.machine import Machine, router_of
-from scenarios.nccl import NcclOptions, least_call_s, told_router
+from scenarios.nccl import NcclOptions, check_process, least_call_s, told_router
 from scenarios.nccl import build as build_nccl
 from scenarios.seeds import over_seeds, policies
 
@@ -284,6 +284,7 @@ def _parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Members, ..
 
 def _nccl_parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Members, ...]) -> _Parts:
     """Build what NCCL would run; sizes are rounded as nccl-tests rounds them."""
+    check_process(spec.machine, spec.nccl)
     sizes = [rounded_size(spec.collective, len(members), spec.size_bytes) for members in groups]
     for members, size in zip(groups, sizes, strict=True):
         check_collective(spec.collective, len(members), size, spec.root)
@@ -301,6 +302,9 @@ def _nccl_parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Member
     if first.ruled is False:
         words = f"no rule of {spec.nccl.tuner} serves, so NCCL chose, on the one channel that its example plugin leaves"
         notes.append(words)
+    if spec.channels is not None and first.channels != spec.channels:
+        used = f"{first.channels} {'is' if first.channels == 1 else 'are'} used"
+        notes.append(f"{spec.channels} channels were asked for, and {used}, which is what NCCL has here for this size")
     kinds = list(dict.fromkeys(one.schedule.protocol for one in found))
     if len(kinds) > 1:
         words = f"groups go by different protocols ({', '.join(kinds)}), and links take their own latency and rate for all"

@@ -173,6 +173,8 @@ def import_(
     print(f"{file}: {len(rules)} rule{'s' * (len(rules) != 1)}, of which the first that serves counts")
     for rule in rules:
         print(rule_words(rule))
+    if not rules:
+        print(f"netsim: no line of {file} is a rule, so the plugin leaves NCCL one channel for everything", file=sys.stderr)
 
 
 def _check_format(layout: str) -> None:

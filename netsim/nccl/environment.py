@@ -109,16 +109,20 @@ def _from_file(path: str) -> dict[str, str]:
         if exported and len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
             value = value[1:-1]
         found[assignment[1]] = value
+    if not found:
+        raise NetsimError(f"{path}: no line of it gives a variable of NCCL; {_WANTED}")
     return found
 
 
 def notes(environment: Mapping[str, str]) -> list[str]:
-    """Say in words which of the given variables do not bear on the result, and why.
+    """Say in words which of the given variables do not bear on the result as they are given, and why.
 
     Examples
     --------
     >>> notes({"NCCL_DEBUG": "INFO", "NCCL_ALGO": "ring"})
     ['NCCL_DEBUG does not change what is sent when, so it is ignored']
+    >>> notes({"NCCL_NTHREADS": "48"})
+    ['NCCL_NTHREADS=48 is no multiple of 32 from 64 to 512, so NCCL warns and takes 512']
     """
     missing = [name for name in environment if name in MISSING]
     harmless = [name for name in environment if name not in MISSING and name not in USED]
@@ -128,7 +132,23 @@ def notes(environment: Mapping[str, str]) -> list[str]:
     if harmless:
         verb, rest = ("does", "it is") if len(harmless) == 1 else ("do", "they are")
         said.append(f"{', '.join(harmless)} {verb} not change what is sent when, so {rest} ignored")
+    said += [words for name, bounds in _THREAD_BOUNDS.items() if (words := _threads_words(environment, name, bounds))]
     return said
+
+
+# Least and most threads of a channel (NCCL_SIMPLE_MAX_NTHREADS, NCCL_LL128_MAX_NTHREADS; two warps, and a quarter).
+_THREAD_BOUNDS = {"NCCL_NTHREADS": (64, 512), "NCCL_LL128_NTHREADS": (160, 640)}
+_WARP = 32
+
+
+def _threads_words(environment: Mapping[str, str], name: str, bounds: tuple[int, int]) -> str:
+    """Say what NCCL makes of a number of threads that it does not take; nothing where it takes it."""
+    asked = _optional(environment, name, 0, _MOST) or 0
+    least, most = bounds
+    if not asked or (least <= asked <= most and asked % _WARP == 0):
+        return ""
+    taken = most if asked % _WARP or asked > most else least
+    return f"{name}={asked} is no multiple of {_WARP} from {least} to {most}, so NCCL warns and takes {taken}"
 
 
 def allowed(
@@ -339,7 +359,9 @@ def _elements(text: str, where: str, whole: str, names: Mapping[str, str]) -> fr
     for element in written:
         if element.lower() not in names:
             raise _unknown(where, whole, what, element, names, spelled)
-    if not written and not excluded:
+    if not written and excluded:
+        raise NetsimError(f"{where}={whole[:60]!r} excludes no {what}; accepted after a ^ are {', '.join(spelled)}")
+    if not written:
         raise NetsimError(f"{where}={whole[:60]!r} names no {what}; accepted are {', '.join(spelled)}")
     meant = frozenset(names[element.lower()] for element in written)
     return every - meant if excluded else meant

@@ -37,6 +37,10 @@ _FIELDS = (
     *("numPipeOps", "regBuff"),
 )
 _REQUIRED = 8
+_MEASURED = ["collective", "size_bytes"]
+"""How the head of the optimiser's measurements begins."""
+MOST_CHANNELS = 64
+"""What NCCL has at most (MAXCHANNELS; 32 before 2.25)."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +246,10 @@ def _rule(line: str, place: str) -> Rule:
     if len(line.encode()) > _MOST_LINE:
         raise NetsimError(f"{place}: longer than {_MOST_LINE} characters, where the plugin would cut it")
     fields = [field.strip(" \t") for field in line.split(",")]
+    if fields[:2] == _MEASURED:
+        raise NetsimError(
+            f"{place}: this is a table of measurements, from which the plugin's optimiser makes rules; rules are accepted"
+        )
     if not _REQUIRED <= len(fields) <= len(_FIELDS):
         raise NetsimError(f"{place}: {len(fields)} fields; accepted are {_REQUIRED} to {len(_FIELDS)}: {', '.join(_FIELDS)}")
     if fields[0] not in _COLLECTIVES:

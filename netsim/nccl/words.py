@@ -27,7 +27,7 @@ from netsim.nccl.graphs import (
     ChannelGraph,
 )
 from netsim.nccl.tuner_costs import graph_of
-from netsim.nccl.tuner_file import ANY, Rule
+from netsim.nccl.tuner_file import ANY, MOST_CHANNELS, Rule
 from netsim.schedule.nccl.plan import Channel, Tree
 
 MOST_RANKS = 64
@@ -147,6 +147,8 @@ def rule_words(rule: Rule) -> str:
     if rule.registered != ANY:
         where += f", buffers {'registered' if rule.registered else 'not registered'}"
     channels = f"{rule.channels} channels"
+    if rule.channels > MOST_CHANNELS:
+        channels += f" (NCCL has {MOST_CHANNELS} at most, and uses those that there are)"
     if rule.channels == 0:
         channels = "NCCL's own number of channels"
     elif rule.channels == ANY:

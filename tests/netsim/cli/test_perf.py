@@ -261,3 +261,43 @@ def test_options_for_nccls_schedules_are_refused_with_textbook_ones(option: str,
         sentence = f"{name}: only for what NCCL would run, and this run is textbook, because {why}"
         assert sentence in answer.sentence()
     assert ask(f"{NCCL} {option}").code == 0
+
+
+def test_channels_that_nccl_does_not_have_are_said(ask: Callable) -> None:
+    # Twelve searched channels, doubled; eight bytes are worth one.
+    assert "# note: 99 channels were asked for, and 24 are used" in ask(f"{NCCL} --algo ring --channels 99").out
+    assert "asked for" not in ask(f"{NCCL} --algo ring --channels 3").out
+    p2p = ask("perf alltoall --topology hgx-h100 -b 1M -e 1M --channels 3").out
+    assert "# note: 3 channels were asked for, and 32 are used" in p2p
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("--launch stream --gpus-per-process 9", "9 GPUs a process: a server of hgx-h100 has 8"),
+        ("--nccl-env NCCL_ALGO=^", "NCCL_ALGO='^' excludes no algorithm; accepted after a ^ are Tree, Ring"),
+        ("--proto ^", "--proto='^' excludes no protocol; accepted after a ^ are LL, LL128, Simple"),
+    ],
+)
+def test_what_no_machine_could_do_is_refused(more: str, words: str, ask: Callable) -> None:
+    answer = ask(f"{NCCL} {more}")
+    assert answer.code == 2
+    assert words in answer.sentence()
+
+
+def test_a_file_without_a_variable_of_nccl_is_refused(ask: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "nccl.conf"
+    path.write_text("# nothing\nPATH=/bin\n")
+    answer = ask(f"{NCCL} --nccl-env {path}")
+    assert f"{path}: no line of it gives a variable of NCCL; a file of lines NAME=VALUE is wanted" in answer.sentence()
+
+
+@pytest.mark.parametrize(("given", "taken"), [(48, 512), (1024, 512), (32, 64)])
+def test_threads_outside_nccls_range_are_said(given: int, taken: int, ask: Callable) -> None:
+    answer = ask(f"{NCCL} --nccl-env NCCL_NTHREADS={given}")
+    assert (
+        answer.err == f"netsim: NCCL_NTHREADS={given} is no multiple of 32 from 64 to 512, so NCCL warns and takes {taken}\n"
+    )
+    # What is said is what is run.
+    assert ask(f"{NCCL} --nccl-env NCCL_NTHREADS={taken}").out == answer.out
+    assert ask(f"{NCCL} --nccl-env NCCL_LL128_NTHREADS=320").err == ""

@@ -98,3 +98,31 @@ def test_the_example_of_the_plugin_is_read(ask: Callable, shared: Path) -> None:
     out = ask(f"schedule import {shared / 'samples' / 'nccl_tuner' / 'nccl_tuner.conf'}").out
     assert ": 9 rules, " in out
     assert "all_gather of 0 to 4294967295 bytes on 2 nodes: ring simple on 4 channels\n" in out
+
+
+def test_a_file_without_rules_and_rules_beyond_nccl_are_said(ask: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "rules.conf"
+    path.write_text("# nothing\n")
+    answer = ask(f"schedule import {path}")
+    assert (answer.code, answer.out) == (0, f"{path}: 0 rules, of which the first that serves counts\n")
+    assert answer.err == f"netsim: no line of {path} is a rule, so the plugin leaves NCCL one channel for everything\n"
+    path.write_text("allreduce,0,8,ring,ll,99,-1,-1\n")
+    assert (
+        "ring ll on 99 channels (NCCL has 64 at most, and uses those that there are)\n" in ask(f"schedule import {path}").out
+    )
+
+
+def test_the_optimisers_measurements_are_no_rules(ask: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "measured.csv"
+    columns = (
+        "collective,size_bytes,algorithm,protocol,channels,nodes,ranks,pipeOps,regBuff,cost_metric,bandwidth_gbps,latency_us"
+    )
+    path.write_text(f"{columns}\nallreduce,1024,tree,ll,2,1,8,-1,-1,1,2,3\n")
+    answer = ask(f"schedule import {path}")
+    assert (
+        f"{path}, line 1: this is a table of measurements, from which the plugin's optimiser makes rules"
+        in answer.sentence()
+    )
+    assert (
+        "cannot read /dev/null: it is a device or a pipe, not a file; rules" in ask("schedule import /dev/null").sentence()
+    )
