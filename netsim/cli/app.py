@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from netsim.cli import INTERRUPTED
 from netsim.errors import InternalError, NetsimError
 
 VERBS = {
@@ -35,8 +36,6 @@ VERBS = {
 
 BROKEN = 70
 """Exit code of a simulator that contradicts itself (EX_SOFTWARE of sysexits)."""
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells count it: 128 + SIGINT."""
 
 _LONGEST = 2000
 """Characters of the longest message that is printed whole."""

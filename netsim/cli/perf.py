@@ -1,12 +1,13 @@
 """``netsim perf``: nccl-tests for a machine you do not have."""
 
+import contextlib
 import sys
 from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from netsim.cli import nccl_tests, options
+from netsim.cli import INTERRUPTED, nccl_tests, options
 from netsim.cli.progress import Progress
 from netsim.errors import NetsimError
 from netsim.export.files import write_whole
@@ -41,8 +42,11 @@ def perf(
         bool,
         typer.Option("--show-choice", help="Above the table: NCCL's cost table, its predicted times, and what it takes."),
     ] = False,
-) -> None:
-    """Print time, algorithm bandwidth and bus bandwidth of a collective for a range of sizes, by simulation."""
+) -> int:
+    """Print time, algorithm bandwidth and bus bandwidth of a collective for a range of sizes, by simulation.
+
+    Ctrl-C prints the sizes that are done, and the exit code is 130.
+    """
     if layout is not None and layout not in FORMATS:
         raise NetsimError(f"--format: unknown format {layout!r}; accepted are {', '.join(FORMATS)}")
     if layout is not None and csv == "-":
@@ -67,6 +71,11 @@ def perf(
         words = "--csv -" if csv == "-" else "--format json"
         print(f"netsim: --show-choice ignored: {words} leaves no place for it on stdout", file=sys.stderr)
     rows = _simulate(first, sizes)
+    stopped = len(rows) < len(sizes)
+    if stopped:
+        print(f"netsim: stopped after {len(rows)} of {len(sizes)} sizes", file=sys.stderr)
+    if not rows:
+        return INTERRUPTED
     if target is not None:
         write_whole(target, csv_text(rows))
     where = options.machine_words(machine, graph, ranks)
@@ -81,6 +90,7 @@ def perf(
     else:
         text = human_text(rows, head=head)
     sys.stdout.write(text)
+    return INTERRUPTED if stopped else 0
 
 
 def _choice(first: Spec, sizes: list[int]) -> list[str]:
@@ -97,8 +107,10 @@ def _choice(first: Spec, sizes: list[int]) -> list[str]:
 
 
 def _simulate(first: Spec, sizes: list[int]) -> list[Row]:
-    rows = []
-    with Progress(len(sizes)) as progress:
+    """Run the sizes in order; Ctrl-C ends the list with the last one that is done."""
+    rows: list[Row] = []
+    # The widths of a table's columns are known with its last row, so rows are kept until then, not printed as they come.
+    with contextlib.suppress(KeyboardInterrupt), Progress(len(sizes)) as progress:
         for size in sizes:
             progress.step(f"{first.collective} of {options.size_words(size)}")
             rows.append(run_spec(replace(first, size_bytes=size)))

@@ -301,3 +301,27 @@ def test_threads_outside_nccls_range_are_said(given: int, taken: int, ask: Calla
     # What is said is what is run.
     assert ask(f"{NCCL} --nccl-env NCCL_NTHREADS={taken}").out == answer.out
     assert ask(f"{NCCL} --nccl-env NCCL_LL128_NTHREADS=320").err == ""
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_ctrl_c_keeps_the_sizes_that_are_done(done: int, ask: Callable, monkeypatch, tmp_path: Path) -> None:
+    from netsim.cli import perf
+
+    line = f"perf all_reduce {IDEAL} --algo ring -b 1K -f 2"
+    whole = ask(f"{line} -e {max(done, 1)}K").out
+    run, calls = perf.run_spec, []
+
+    def interrupted(spec):
+        calls.append(spec)
+        if len(calls) > done:
+            raise KeyboardInterrupt
+        return run(spec)
+
+    monkeypatch.setattr(perf, "run_spec", interrupted)
+    target = tmp_path / "rows.csv"
+    answer = ask(f"{line} -e 8K --csv {target}")
+    assert answer.code == 130
+    assert answer.err == f"netsim: stopped after {done} of 4 sizes\n"
+    assert answer.out == (whole if done else "")
+    assert len(rows(target.read_text()) if done else []) == done
+    assert target.exists() == bool(done)
