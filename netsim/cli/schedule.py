@@ -8,10 +8,10 @@ import typer
 
 from netsim.cli import options
 from netsim.cli.progress import Progress
+from netsim.cli.schedule_options import Asked, asked
 from netsim.errors import NetsimError
 
 if TYPE_CHECKING:
-    from netsim.schedule.dag import Schedule
     from scenarios.run import Spec
     from scenarios.tuner_rules import Fastest
 
@@ -22,9 +22,6 @@ EXPORT_EXAMPLE = "netsim schedule export all_reduce --topology pcie-pair --algos
 IMPORT_EXAMPLE = "netsim schedule import scenarios/nccl_tuner.conf"
 
 FORMATS = ("nccl-tuner",)
-MaxMessages = Annotated[int, typer.Option("--max-messages", min=1, help="Refuse schedules of more messages than this.")]
-MOST_MESSAGES = 1_000_000
-"""A schedule is built whole before it is told or proved; a million messages take a while to prove, and nobody reads them."""
 
 app = typer.Typer(
     add_completion=False,
@@ -32,48 +29,37 @@ app = typer.Typer(
     help="List algorithms, show their steps in words, prove what they do; read and write rules of NCCL's tuner plugin.",
     epilog=f"\b\nExample:\n  {EXAMPLE}",
 )
-Algorithm = Annotated[
-    str | None,
-    typer.Option("--algo", help="An algorithm, or a Python file with your own; by default the first of schedule list."),
-]
-Ranks = Annotated[int, typer.Option("--ranks", "-p", min=1, help="Number of ranks.")]
-Size = Annotated[str, typer.Option("--size", "-s", help="Size of the collective.")]
 Format = Annotated[str, typer.Option("--format", help="nccl-tuner: the CSV of NCCL's example tuner plugin.")]
-Groups = Annotated[int | None, typer.Option("-g", "--gpus-per-node", min=1, help="Ranks a server; by default all in one.")]
 
 
 @app.command("list", epilog=f"\b\nExample:\n  {EXAMPLE}")
 def list_() -> None:
-    """List the algorithms of each collective."""
+    """List the algorithms of each collective: the textbook's, then NCCL's own."""
+    from netsim.nccl.names import served
     from netsim.schedule.catalogue import algorithms_for
     from netsim.schedule.collective import COLLECTIVES
 
     for collective in COLLECTIVES:
         print(f"{collective:<15} {' '.join(algorithms_for(collective))}")
+    print("NCCL's own, whose schedules depend on the machine (show and prove take --topology, perf --proto auto):")
+    for collective in COLLECTIVES:
+        print(f"{collective:<15} {' '.join(served(collective))}")
 
 
 @app.command(epilog=f"\b\nExample:\n  {SHOW_EXAMPLE}")
+@options.gathers(made=asked)
 def show(
-    collective: options.Collective,
-    algorithm: Algorithm = None,
-    ranks: Ranks = 4,
-    size: Size = "1MiB",
-    root: options.Root = 0,
-    chunk: options.Chunk = None,
-    chunks: options.Chunks = None,
-    channels: options.Channels = 1,
-    gpus_per_node: Groups = None,
-    max_messages: MaxMessages = MOST_MESSAGES,
+    made: Asked,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Show at most this many steps.")] = 100,
     moves: Annotated[int, typer.Option("--moves", min=1, help="Name at most this many moves a step.")] = 100,
 ) -> None:
-    """Print the steps of an algorithm in words."""
+    """Print the steps of an algorithm in words; with --topology, of what NCCL would run on that machine."""
     from itertools import islice
 
     from netsim.schedule.words import steps_in_words
 
-    schedule = _build(collective, algorithm, ranks, size, root, chunk, chunks, channels or 1, gpus_per_node, max_messages)
-    print(f"{collective} by {schedule.algorithm}: {ranks} ranks, {schedule.size_bytes} bytes, {len(schedule)} operations")
+    schedule = made.schedule
+    print(f"{made.words}: {schedule.ranks} ranks, {schedule.size_bytes} bytes, {len(schedule)} operations")
     lines = steps_in_words(schedule, most=moves)
     for line in islice(lines, steps):
         print(line)
@@ -83,25 +69,18 @@ def show(
 
 
 @app.command(epilog=f"\b\nExample:\n  {PROVE_EXAMPLE}")
-def prove(
-    collective: options.Collective,
-    algorithm: Algorithm = None,
-    ranks: Ranks = 4,
-    size: Size = "1MiB",
-    root: options.Root = 0,
-    chunk: options.Chunk = None,
-    chunks: options.Chunks = None,
-    channels: options.Channels = 1,
-    gpus_per_node: Groups = None,
-    max_messages: MaxMessages = MOST_MESSAGES,
-) -> None:
-    """Prove that every rank ends with exactly what the collective promises; exit code 1 if it does not."""
+@options.gathers(made=asked)
+def prove(made: Asked) -> None:
+    """Prove that every rank ends with exactly what the collective promises; exit code 1 if it does not.
+
+    With --topology, of what NCCL would run on that machine.
+    """
     from netsim.schedule.proof import prove as prove_schedule
 
-    schedule = _build(collective, algorithm, ranks, size, root, chunk, chunks, channels or 1, gpus_per_node, max_messages)
+    schedule = made.schedule
     prove_schedule(schedule)
     print(
-        f"proved: {collective} by {schedule.algorithm} over {ranks} ranks, {schedule.size_bytes} bytes: each rank ends with "
+        f"proved: {made.words} over {schedule.ranks} ranks, {schedule.size_bytes} bytes: each rank ends with "
         f"what is promised, each input counted once ({len(schedule)} operations)"
     )
 
@@ -193,42 +172,3 @@ def _times(found: "list[Fastest]") -> Iterator[str]:
     for number, row in enumerate((titles, *rows)):
         cells = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
         yield f"# {cells}" if number == 0 else f"  {cells}"
-
-
-def _build(
-    collective: str,
-    algorithm: str | None,
-    ranks: int,
-    size: str,
-    root: int,
-    chunk: str | None,
-    chunks: int | None,
-    channels: int,
-    gpus_per_node: int | None,
-    max_messages: int,
-) -> "Schedule":
-    from netsim.schedule.catalogue import algorithms_for, build_schedule
-
-    options.check_collective(collective)
-    if ranks - 1 > max_messages:
-        raise NetsimError(
-            f"-p {ranks}: {collective} takes at least {ranks - 1} messages, more than the limit of {max_messages}; give "
-            "fewer ranks, or raise it with --max-messages"
-        )
-    algorithm = algorithm or algorithms_for(collective)[0]
-    per_node = gpus_per_node or ranks
-    if ranks % per_node:
-        raise NetsimError(f"-g {per_node}: {ranks} ranks do not fill servers of {per_node}; give a divisor of {ranks}")
-    groups = tuple(tuple(range(first, first + per_node)) for first in range(0, ranks, per_node))
-    return build_schedule(
-        collective,
-        algorithm,
-        ranks,
-        options.size_of(size, "--size"),
-        root=root,
-        chunk_bytes=options.optional_size(chunk, "--chunk"),
-        chunks=chunks,
-        groups=groups,
-        channels=channels,
-        limit=max_messages,
-    )

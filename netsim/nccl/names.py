@@ -6,11 +6,13 @@ stands alone.
 """
 
 from netsim.errors import NetsimError
+from netsim.nccl.availability import serves
 from netsim.nccl.environment import allowed
 from netsim.nccl.schedules import ALGORITHMS, PEERS
 from netsim.nccl.tuner_constants import ALGORITHMS as TUNED_ALGORITHMS
 from netsim.nccl.tuner_constants import LL, LL128, PROTOCOLS, SIMPLE
 from netsim.nccl.tuner_costs import ALL_REDUCE, TUNED
+from netsim.nccl.version import NEWEST
 from netsim.nccl.windows import COPY_ENGINE, SYMMETRIC
 from netsim.schedule.nccl import copy_engine, peers
 from netsim.schedule.nccl.symmetric import KERNELS
@@ -32,6 +34,17 @@ def accepted(collective: str) -> tuple[str, ...]:
     """
     alone = {PEERS: peers.COLLECTIVES, SYMMETRIC: tuple(KERNELS), COPY_ENGINE: copy_engine.COLLECTIVES}
     return tuple(name for name in ALGORITHMS if collective in alone.get(name, TUNED))
+
+
+def served(collective: str) -> tuple[str, ...]:
+    """Return which of NCCL's algorithms have a kernel for a collective in the newest release.
+
+    Examples
+    --------
+    >>> served("broadcast"), served("all_gather")
+    (('ring',), ('ring', 'nvls', 'collnet_direct', 'pat', 'symmetric', 'copy_engine'))
+    """
+    return tuple(name for name in accepted(collective) if name in _ALONE or serves(NEWEST, collective, name, SIMPLE))
 
 
 def is_list(text: str) -> bool:

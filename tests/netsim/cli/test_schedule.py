@@ -1,10 +1,15 @@
 from collections.abc import Callable
 
+import pytest
+
 
 def test_list_has_a_line_a_collective(ask: Callable) -> None:
     lines = ask("schedule list").out.splitlines()
     assert lines[0].split()[:2] == ["all_reduce", "ring"]
-    assert len(lines) == 9
+    assert lines[9].startswith("NCCL's own, whose schedules depend on the machine (show and prove take --topology")
+    assert lines[10].split()[1:] == ["ring", "tree", "nvls", "nvls_tree", "collnet_direct", "collnet_chain", "symmetric"]
+    assert lines[15].split() == ["alltoall", "p2p", "copy_engine"]
+    assert len(lines) == 19
 
 
 def test_the_ring_is_told_as_in_the_textbook(ask: Callable) -> None:
@@ -90,3 +95,56 @@ def test_more_ranks_than_the_limit_are_refused_before_anything_is_built(ask: Cal
     answer = ask("schedule show all_reduce -p 100000000")
     assert answer.code == 2
     assert "at least 99999999 messages, more than the limit of 1000000" in answer.sentence()
+
+
+NCCL = "all_reduce --topology hgx-h100 -g 4 --size 64K"
+
+
+def test_what_nccl_would_run_on_a_machine_is_told(ask: Callable) -> None:
+    answer = ask(f"schedule show {NCCL} --algo Ring --proto LL --channels 1 --steps 3")
+    lines = answer.out.splitlines()
+    assert lines[0].startswith("all_reduce by ring ll x1, as NCCL 2.28.9 would run it on hgx-h100: 4 ranks, 65536 bytes, ")
+    # A ring of four: in its first step every rank sends to the next one.
+    assert lines[1].count("->") == 4
+    assert lines[-1].endswith("more steps; --steps shows more")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("", "proved: all_reduce by ring ll x"),
+        ("--nccl-version 2.17 --nccl-env NCCL_ALGO=Tree", "proved: all_reduce by tree ll"),
+        ("--algo nvls", "proved: all_reduce by nvls simple x"),
+        ("--proto ideal --algo one_shot", "proved: all_reduce by one_shot over 4 ranks"),
+    ],
+)
+def test_what_nccl_would_run_is_proved(more: str, words: str, ask: Callable) -> None:
+    answer = ask(f"schedule prove {NCCL} {more}")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith(words)
+
+
+def test_several_servers_are_shown_with_their_network_cards(ask: Callable) -> None:
+    line = "schedule prove all_reduce --topology hgx-h100 --nodes 2 --nic ndr400 -g 2 --algo nvls_tree --size 256K"
+    assert "by nvls_tree simple x" in ask(line).out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("all_reduce --proto ll", "--proto ll: NCCL's schedules depend on the machine; give --topology with it"),
+        ("all_reduce --nccl-version 2.28", "--nccl-version: only for a machine"),
+        ("all_reduce --nodes 2", "--nodes: only for a machine"),
+        (f"{NCCL} -p 4", "-p 4: --topology says how many ranks there are"),
+        (f"{NCCL} --proto ll --chunks 4", "NCCL cuts data by its own rules"),
+        (f"{NCCL} --algo pat", "cannot run pat"),
+        (
+            "all_reduce --topology ideal-switch:4@1GB/s,1us --nccl-version 2.28",
+            "--nccl-version: only for what NCCL would run",
+        ),
+    ],
+)
+def test_what_fits_no_schedule_is_refused(line: str, words: str, ask: Callable) -> None:
+    answer = ask(f"schedule show {line}")
+    assert answer.code == 2
+    assert words in answer.sentence()
