@@ -1,4 +1,4 @@
-"""Options of nccl-tests that change nothing of what is simulated: accepted, so that a pasted line runs, and ignored.
+"""Options of nccl-tests: those that change nothing of what is simulated, so that a pasted line runs, and -R.
 
 Left out are those that mean something here (-b -e -f -i -g -r) and those whose letter means something else here: -N is
 the number of servers and -T the topology, so only their long names are taken.
@@ -9,6 +9,8 @@ import sys
 from typing import Annotated
 
 import typer
+
+from netsim.errors import NetsimError
 
 _IGNORED = {
     "iterations": ("-n", "--iters"),
@@ -21,7 +23,6 @@ _IGNORED = {
     "aggregated": ("-m", "--agg_iters"),
     "averaged": ("-a", "--average"),
     "graphs": ("-G", "--cudagraph"),
-    "registered": ("-R", "--local_register"),
     "parallel": ("-p", "--parallel_init"),
     "null_stream": ("-y", "--stream_null"),
     "cpu_time": ("-C", "--report_cputime"),
@@ -39,7 +40,12 @@ _IGNORED = {
 }
 """Parameter -> its names on the command line; each takes a value."""
 
-HELP = f"Of nccl-tests' options {' '.join(names[0] for names in _IGNORED.values())} are accepted and ignored, with a note."
+HELP = (
+    f"Of nccl-tests' options {' '.join(names[0] for names in _IGNORED.values())} are accepted and ignored, with a note; "
+    "-R 1 is --registered."
+)
+Registration = Annotated[str | None, typer.Option("-R", "--local_register", hidden=True)]
+_REGISTRATIONS = ("0", "1", "2")
 
 
 def ignored(**given: str | None) -> list[str]:
@@ -58,6 +64,31 @@ ignored.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         for parameter, names in _IGNORED.items()
     ]
 )
+
+
+def registers(text: str | None, *, nccl: bool) -> bool:
+    """Say whether -R asks for registered buffers, and say on stderr what of it is not as in nccl-tests.
+
+    Parameters
+    ----------
+    text : str or None
+        What was given: 0 for none, 1 for buffers, 2 for symmetric windows.
+    nccl : bool
+        Whether NCCL's schedules run; the textbook's know no buffers, and a pasted line should run nevertheless.
+    """
+    if text is None:
+        return False
+    if text not in _REGISTRATIONS:
+        raise NetsimError(
+            f"-R {text}: accepted are 0 (none), 1 (registered buffers) and 2 (symmetric windows), as in nccl-tests"
+        )
+    if text != "0" and not nccl:
+        print("netsim: -R ignored: what runs is textbook, which knows no buffers", file=sys.stderr)
+        return False
+    if text == "2":
+        words = "buffers count as registered; what NCCL runs on symmetric windows is --algo symmetric"
+        print(f"netsim: -R 2: {words}", file=sys.stderr)
+    return text != "0"
 
 
 def mention(names: list[str]) -> None:

@@ -38,6 +38,7 @@ def perf(
     algorithm: options.Algorithm = "auto",
     csv: options.Csv = None,
     layout: Annotated[str | None, typer.Option("--format", help="table, nccl-tests or json.")] = None,
+    registration: nccl_tests.Registration = None,
     show_choice: Annotated[
         bool,
         typer.Option("--show-choice", help="Above the table: NCCL's cost table, its predicted times, and what it takes."),
@@ -56,6 +57,8 @@ def perf(
     asked = replace(spec, algorithm=algorithm, **pieces)
     first = settled(asked)
     options.mention_textbook(asked)
+    if nccl_tests.registers(registration, nccl=first.protocol != IDEAL):
+        first = replace(first, nccl=replace(first.nccl, registered=True))
     machine, collective = spec.machine, spec.collective
     sizes = size_list(
         options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), step_factor, options.size_of(step_bytes, "-i")

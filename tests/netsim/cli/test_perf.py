@@ -141,7 +141,7 @@ def test_a_line_of_nccl_tests_can_be_pasted(ask: Callable) -> None:
     pasted = "-b 1k -e 1m -f 32 -g 8 -t 1 -d half -o avg -m 1 -a 1 -G 10 -R 1 -n 20 -w 5 -c 0 -p 1 -C 1 -x 2 --timeout 60"
     answer = ask(f"perf all_reduce {IDEAL} --algo ring --csv - {pasted}")
     assert answer.out == plain.out
-    assert answer.err.startswith("netsim: -n, -w, -c, -o, -d, -t, -m, -a, -G, -R, -p, -C, -x, --timeout ignored: ")
+    assert answer.err.startswith("netsim: -n, -w, -c, -o, -d, -t, -m, -a, -G, -p, -C, -x, --timeout ignored: ")
     assert "sizes are bytes, of whatever type" in answer.err
 
 
@@ -325,3 +325,16 @@ def test_ctrl_c_keeps_the_sizes_that_are_done(done: int, ask: Callable, monkeypa
     assert answer.out == (whole if done else "")
     assert len(rows(target.read_text()) if done else []) == done
     assert target.exists() == bool(done)
+
+
+def test_r_registers_buffers_as_in_nccl_tests(ask: Callable) -> None:
+    line = f"{NCCL} --algo ring --proto simple"
+    registered, plain = ask(f"{line} --registered"), ask(line)
+    assert registered.out != plain.out
+    assert ask(f"{line} -R 1") == registered
+    assert ask(f"{line} -R 0") == plain
+    windows = ask(f"{line} -R 2")
+    assert windows.out == registered.out
+    assert "-R 2: buffers count as registered; what NCCL runs on symmetric windows is --algo symmetric" in windows.err
+    assert "-R 3: accepted are 0 (none), 1 (registered buffers)" in ask(f"{line} -R 3").sentence()
+    assert ask(f"perf all_reduce {IDEAL} -R 1").err == "netsim: -R ignored: what runs is textbook, which knows no buffers\n"
