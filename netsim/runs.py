@@ -56,8 +56,9 @@ def simulate(
         A topology (see `netsim.fabric`); pass a `Router` to keep its routes for several runs.
     schedule : Schedule
         What to run; rank i is the i-th GPU of the topology.
-    engine : {"auto", "simpy"}
-        Which engine runs it; the record says which did.
+    engine : {"auto", "simpy", "compiled"}
+        Which engine runs it, with the same times; ``compiled`` needs numba, and ``auto`` takes it for large runs where it
+        is there. The record says which ran.
     quantum_bytes : int or str, bytes
         Links serve messages in pieces of this many bytes; 0 serves each message whole.
     routing : str

@@ -13,7 +13,7 @@ BASE = ("simpy", "networkx", "numpy", "pandas", "typer", "rich", "pydantic", "Py
 EXTRAS = {
     "plot": ("matplotlib", "figures"),
     "cluster": ("dask", "sweeps on a cluster, which come later"),
-    "fast": ("numba", "a compiled engine, which comes later"),
+    "fast": ("numba", "the compiled engine of large runs"),
     "calibrate": ("torch", "measuring this machine's link, which comes later"),
 }
 """Extra -> the package that tells whether it is there, and what it is for."""

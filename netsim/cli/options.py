@@ -121,7 +121,9 @@ AtOnce = Annotated[
         "or lists such as 0-3/4,5,6,7.",
     ),
 ]
-Engine = Annotated[str, typer.Option("--engine", help="simpy, or auto, which is simpy for now.")]
+Engine = Annotated[
+    str, typer.Option("--engine", help="simpy, compiled (needs numba; same times), or auto: compiled for large runs.")
+]
 MaxMessages = Annotated[
     int | None,
     typer.Option("--max-messages", min=1, help="Refuse runs of more messages (with --quantum: pieces) than this."),

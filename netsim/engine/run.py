@@ -5,6 +5,7 @@ operations, and counts what crossed each link. No physics of its own.
 """
 
 import hashlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,10 +22,13 @@ from netsim.schedule.dag import COLUMNS, MILESTONE_NAMES, Schedule
 if TYPE_CHECKING:
     import networkx as nx
 
-ENGINES = ("auto", "simpy")
+ENGINES = ("auto", "simpy", "compiled")
 RECORDS = ("all", "summary", "links")
 """What a record can keep: operation times, counters only, or also every service of every link."""
 DEFAULT_MAX_MESSAGES = 50_000_000
+
+_COMPILED_FROM = 300_000
+"""Messages or operations from which `auto` compiles; below, SimPy is through before numba is loaded."""
 
 
 def simulate(
@@ -52,8 +56,8 @@ def simulate(
             f"this run needs {messages} messages, more than the limit of {max_messages}; "
             "raise it with --max-messages, or use larger chunks or a larger quantum"
         )
-    trace: Trace | None = [] if record == "links" else None
-    start, end = _run(prepared, trace)
+    engine = _chosen(engine, max(messages, len(schedule)))
+    start, end, services = _run(prepared, engine, record == "links")
     if np.isnan(end).any():
         raise StuckError(_stuck(schedule, end))
     table = class_table(prepared.links, prepared.classes)
@@ -75,26 +79,41 @@ def simulate(
         link_messages=counts,
         link_busy_s=busy,
         messages=messages,
-        engine="simpy",
+        engine=engine,
         version=netsim.__version__,
         topology_digest=router.digest,
         schedule_digest=schedule_digest(schedule),
         quantum_bytes=quantum_bytes,
         routing=router.policy,
         seed=router.seed,
-        services=None if trace is None else _services(trace),
+        services=services,
     )
 
 
-def _run(prepared: Prepared, trace: Trace | None) -> tuple[Floats, Floats]:
-    # SimPy is loaded with the engine, so that listing and proving schedules does not pay for it.
+def _chosen(engine: str, messages: int) -> str:
+    """Return the engine that runs: `auto` compiles what is large, where numba is there."""
+    if engine != "auto":
+        return engine
+    return "compiled" if messages >= _COMPILED_FROM and find_spec("numba") else "simpy"
+
+
+def _run(prepared: Prepared, engine: str, noted: bool) -> tuple[Floats, Floats, Services | None]:
+    """Return start and end of every operation, and the services of links if they are to be noted."""
+    # Engines are loaded where they run, so that listing and proving schedules does not pay for them.
+    if engine == "compiled":
+        from netsim.engine.compiled import run_compiled
+
+        return run_compiled(prepared, noted)
+    trace: Trace | None = [] if noted else None
     if prepared.pieced:
         from netsim.engine.simpy_pieces import PiecesRun
 
-        return PiecesRun(prepared, trace).run()
-    from netsim.engine.simpy_lanes import run_simpy
+        start, end = PiecesRun(prepared, trace).run()
+    else:
+        from netsim.engine.simpy_lanes import run_simpy
 
-    return run_simpy(prepared, trace)
+        start, end = run_simpy(prepared, trace)
+    return start, end, None if trace is None else _services(trace)
 
 
 def _services(trace: Trace) -> Services:

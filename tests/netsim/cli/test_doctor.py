@@ -22,7 +22,7 @@ def test_extras_for_what_is_not_there_yet_say_so(ask: Callable) -> None:
     assert {line.split()[1]: line.endswith("later") for line in lines} == {
         "plot": False,
         "cluster": True,
-        "fast": True,
+        "fast": False,
         "calibrate": True,
     }
 
