@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from netsim.engine.classes import OpClass
 from netsim.engine.links import Floats, LinkTable, array_on_grid
-from netsim.engine.prepare import HEAD_SHARED, OpClass, Prepared
+from netsim.engine.prepare import HEAD_SHARED, Prepared
 from netsim.errors import NetsimError
 from netsim.record import Services
 from netsim.schedule.dag import HEAD
@@ -41,11 +42,11 @@ def run_compiled(prepared: Prepared, noted: bool = False) -> tuple[Floats, Float
         If numba is absent, or the schedule is larger than the records can number.
     """
     kernels = _kernels()
-    classes, schedule = prepared.classes, prepared.schedule
+    table, schedule = prepared.table, prepared.schedule
     count = len(schedule)
     starts, ends = np.full(count, np.nan), np.full(count, np.nan)
-    hop_bits = max((len(kind.path) for kind in classes), default=1).bit_length()
-    piece_bits = max(max((kind.pieces for kind in classes), default=1) - 1, 1).bit_length()
+    hop_bits = int(table.hops.max(initial=1)).bit_length()
+    piece_bits = int(table.pieces.max(initial=2) - 1).bit_length()
     if max(count, len(schedule.requires_op)) > _MOST or count.bit_length() + hop_bits + piece_bits > 63:
         raise NetsimError(
             f"{count} operations with {len(schedule.requires_op)} requirements are more than the compiled engine "
@@ -114,60 +115,64 @@ def _stepped(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], int]:
 
 def _routes(kernels: Any, prepared: Prepared) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32], npt.NDArray[Any]]:
     """Return the records of classes, for each of their pieces the first hop, and the records of hops."""
-    kinds = np.zeros(len(prepared.classes), kernels.KIND)
-    routes: list[npt.NDArray[np.int64]] = []
-    hops: list[tuple[float, float, float, float, int, int]] = []
-    place = 0
-    for number, kind in enumerate(prepared.classes):
-        shared = prepared.pieced or (bool(kind.path) and not bool(prepared.exclusive[kind.path[0]]))
-        route = place if kind.path else -1
-        kinds[number] = (kind.wire, kind.piece, route, kind.pieces, len(kind.path), shared, kind.fed, 0)
-        if not kind.path:
-            continue
-        place += kind.pieces
-        then = _then(kernels, prepared, kind)
-        distinct, of_piece = _piece_times(prepared.links, kind)
-        routes.append(len(hops) + of_piece * len(kind.path))
-        links = prepared.links
-        for gap_counts, times in distinct:
-            for link, serialisation, what in zip(kind.path, times, then, strict=True):
-                gap = links.gap[link] if gap_counts else 0.0
-                hops.append((gap, serialisation, links.floor[link], links.latency[link], link, what))
-    joined = np.concatenate(routes) if routes else np.empty(0, np.int64)
-    return kinds, joined.astype(np.int32), np.array(hops, kernels.HOP)
+    table, links = prepared.table, prepared.links
+    class_of, hop, link = table.flat
+    pieces, lengths = table.pieces, table.hops
+    sends = lengths > 0
+    first_link = np.zeros(len(table), np.int64)
+    first_link[class_of[hop == 0]] = link[hop == 0]
+    kinds = np.zeros(len(table), kernels.KIND)
+    kinds["wire"], kinds["piece"], kinds["pieces"], kinds["hops"] = table.wire, table.piece, pieces, lengths
+    kinds["fed"] = table.fed
+    kinds["shared"] = sends & (prepared.pieced | ~prepared.exclusive[first_link])
+    many = np.where(sends, pieces, 0)
+    kinds["route"] = np.where(sends, np.cumsum(many) - many, -1)
+    # The hops of whole messages come first, all of them in one go; then those of each class in pieces.
+    routes = np.repeat(np.cumsum(lengths) - lengths, many)
+    hops = np.zeros(len(link), kernels.HOP)
+    columns = links.columns
+    hops["gap"], hops["floor"], hops["latency"] = columns.gap[link], columns.floor[link], columns.latency[link]
+    hops["serialisation"], hops["link"] = table.serialisation(links), link
+    last = hop + 1 == lengths[class_of]
+    following = np.append(link[1:], 0)
+    if prepared.pieced:
+        then = np.where(columns.piece_bytes[link] > 0, kernels.BY_TAIL, kernels.BY_HEAD)
+    else:
+        then = np.where(prepared.tandem[following], kernels.AT_ONCE, kernels.BY_HEAD)
+    hops["then"] = np.where(last, kernels.DELIVERED, then)
+    parts, place = [hops], len(hops)
+    for number in np.flatnonzero(sends & (pieces > 1)).tolist():
+        first = int(kinds["route"][number])
+        own = hops[routes[first] : routes[first] + lengths[number]]
+        of_piece, more = _hops_of_pieces(links, table.objects[number], own)
+        routes[first : first + len(of_piece)] = place + of_piece * len(own)
+        parts.append(more)
+        place += len(more)
+    return kinds, routes.astype(np.int32), np.concatenate(parts)
 
 
-def _then(kernels: Any, prepared: Prepared, kind: OpClass) -> list[int]:
-    """Return for every hop of a class what follows it."""
-    then = []
-    for link, following in zip(kind.path, kind.path[1:], strict=False):
-        if prepared.pieced:
-            then.append(kernels.BY_TAIL if prepared.links.piece_bytes[link] else kernels.BY_HEAD)
-        else:
-            then.append(kernels.AT_ONCE if prepared.tandem[following] else kernels.BY_HEAD)
-    return [*then, kernels.DELIVERED]
-
-
-def _piece_times(links: LinkTable, kind: OpClass) -> tuple[list[tuple[bool, list[float]]], npt.NDArray[np.int64]]:
-    """Return the distinct (whether it pays the gap, n / B on each link) of a class's pieces, and each piece's number."""
-    if kind.pieces == 1:
-        return [(True, [links.serialisation(link, kind.wire) for link in kind.path])], np.zeros(1, np.int64)
+def _hops_of_pieces(
+    links: LinkTable, kind: OpClass, own: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Return for each piece of a class the number of its hops, and the distinct hops; `own` are those of the whole."""
     stops = np.minimum(np.arange(1, kind.pieces + 1) * kind.piece, kind.wire)
     table = np.zeros((kind.pieces, 1 + len(kind.path)))
     table[0, 0] = 1.0  # the gap is paid once, by the first piece
     for place, link in enumerate(kind.path):
         # n / B of the pieces adds up to n / B of the whole to the last bit.
         table[:, place + 1] = np.diff(array_on_grid(stops / links.bandwidth[link]), prepend=0.0)
-    distinct, of_piece = np.unique(table, axis=0, return_inverse=True)
-    return [(bool(row[0]), row[1:]) for row in distinct.tolist()], of_piece.reshape(-1)
+    rows, of_piece = np.unique(table, axis=0, return_inverse=True)
+    hops = np.tile(own, len(rows))
+    hops["serialisation"] = rows[:, 1:].reshape(-1)
+    hops["gap"] *= np.repeat(rows[:, 0], len(own))
+    return of_piece.reshape(-1), hops
 
 
 def _followed(prepared: Prepared) -> tuple[Any, ...]:
     """Return what a run in pieces needs beside the rest: who follows whom piece by piece, and room to note it."""
     schedule, op_class = prepared.schedule, prepared.op_class
-    pieces = np.array([kind.pieces for kind in prepared.classes] or [0], np.int64)
-    hops = np.array([len(kind.path) for kind in prepared.classes] or [0], np.int64)
-    watched = np.array([bool(kind.watch & HEAD_SHARED) for kind in prepared.classes] or [False])
+    pieces, hops = prepared.table.pieces, prepared.table.hops
+    watched = prepared.table.watch & HEAD_SHARED > 0
     ops = np.repeat(np.arange(len(schedule)), np.diff(schedule.requires_start))
     head = schedule.requires_milestone == HEAD
     head &= (pieces[op_class[ops]] == pieces[op_class[schedule.requires_op]]) & (hops[op_class[ops]] > 0)
@@ -184,8 +189,7 @@ def _followed(prepared: Prepared) -> tuple[Any, ...]:
 
 def _room(prepared: Prepared) -> tuple[npt.NDArray[np.int64], Floats]:
     """Return the row of each operation's first service, and room for all services."""
-    services = np.array([kind.pieces * len(kind.path) for kind in prepared.classes] or [0], np.int64)
-    counts = services[prepared.op_class]
+    counts = (prepared.table.pieces * prepared.table.hops)[prepared.op_class]
     rows = np.cumsum(counts) - counts
     return rows, np.full((int(counts.sum()), 3), np.nan)
 
@@ -193,7 +197,7 @@ def _room(prepared: Prepared) -> tuple[npt.NDArray[np.int64], Floats]:
 def _services(prepared: Prepared, times: Floats) -> Services:
     """Return the services as columns; they stand by operation, piece and place on the route already."""
     op_class = prepared.op_class
-    counts = np.array([kind.pieces * len(kind.path) for kind in prepared.classes] or [0], np.int64)
+    counts = prepared.table.pieces * prepared.table.hops
     # One table of (piece, hop, link) for each class, all of them joined; `place` is a service's row there.
     table = [np.empty((3, 0), np.int64)]
     for kind in prepared.classes:

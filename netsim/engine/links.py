@@ -13,7 +13,12 @@ messages do not hang on rounding. Every engine uses these expressions and no oth
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
 
 from netsim.clock import Floats, array_on_grid, on_grid
 from netsim.fabric import Link
@@ -22,6 +27,17 @@ from netsim.routing import Router
 __all__ = ["Floats", "LinkTable", "array_on_grid", "link_table", "on_grid"]
 
 _TABLES: WeakKeyDictionary[Router, dict[str, "LinkTable"]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class LinkColumns:
+    """The constants of all links as arrays, for what is computed for many operations at once."""
+
+    latency: Floats
+    gap: Floats
+    floor: Floats
+    bandwidth: Floats
+    piece_bytes: npt.NDArray[np.int64]
 
 
 class LinkTable:
@@ -53,6 +69,12 @@ class LinkTable:
 
     def __len__(self) -> int:
         return len(self.bandwidth)
+
+    @cached_property
+    def columns(self) -> LinkColumns:
+        """The same constants as arrays."""
+        latency, gap, floor, bandwidth = np.array([self.latency, self.gap, self.floor, self.bandwidth])
+        return LinkColumns(latency, gap, floor, bandwidth, np.array(self.piece_bytes, np.int64))
 
     def serialisation(self, link: int, size_bytes: int) -> float:
         """Return n / B of a link in seconds, on the grid."""

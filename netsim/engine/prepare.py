@@ -7,11 +7,13 @@ link's; which links those are is decided here, once, for all engines.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
+from netsim.engine.classes import ClassTable, OpClass
 from netsim.engine.links import Floats, LinkTable, array_on_grid, link_table
 from netsim.errors import FabricError, ScheduleError
 from netsim.routing import Path, Router
@@ -31,40 +33,6 @@ Trace = list[tuple[int, int, int, int, float, float, float]]
 """Services of links as an engine notes them: operation, piece, hop, link; asked, started, free again."""
 
 
-@dataclass(frozen=True)
-class OpClass:
-    """What the operations of one class have in common."""
-
-    path: Path
-    """Links in order; empty for a compute operation."""
-    wire: int
-    """Bytes on the links."""
-    watch: int
-    """Which milestones somebody waits for."""
-    piece: int
-    """Bytes of a piece on this route, 0 for a whole message."""
-    fed: bool = False
-    """Whether the lane feeds the pieces: each asks when the lane begins to make it, not when the one before was served."""
-    plain: bool = True
-    """Whether the pieces, if any, are the lane's alone: no quantum is in force, no node stores, no floor spans them."""
-
-    @property
-    def pieces(self) -> int:
-        """How many pieces one operation travels in."""
-        return max(1, -(-self.wire // self.piece)) if self.piece else 1
-
-    @property
-    def last_piece(self) -> int:
-        """Bytes of the last piece."""
-        return self.wire - (self.pieces - 1) * self.piece
-
-    def piece_bounds(self) -> list[tuple[int, int]]:
-        """Return the first byte and the byte after the last of every piece."""
-        if self.pieces == 1:
-            return [(0, self.wire)]
-        return [(first, min(first + self.piece, self.wire)) for first in range(0, self.wire, self.piece)]
-
-
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """A schedule laid on a topology."""
@@ -72,7 +40,7 @@ class Prepared:
     schedule: Schedule
     router: Router
     links: LinkTable
-    classes: list[OpClass]
+    table: ClassTable
     op_class: npt.NDArray[np.int32]
     """Index into `classes` of every operation."""
     exclusive: npt.NDArray[np.bool_]
@@ -95,15 +63,24 @@ class Prepared:
     """For each operation: -1 requires nothing; i >= 0 the delivery of i, for which it alone waits; -2 anything else."""
 
     @property
+    def classes(self) -> list[OpClass]:
+        """The classes, one object each."""
+        return self.table.objects
+
+    @property
     def pieced(self) -> bool:
         """Whether a quantum is in force or any operation is stored on its way."""
-        return any(not kind.plain for kind in self.classes)
+        return not bool(self.table.plain.all())
 
     @property
     def messages(self) -> int:
         """Number of messages, counting the pieces; compute operations send none."""
-        counts = np.bincount(self.op_class, minlength=len(self.classes))
-        return sum(int(count) * kind.pieces for count, kind in zip(counts, self.classes, strict=True) if kind.path)
+        return int((self.numbers * np.where(self.table.hops > 0, self.table.pieces, 0)).sum())
+
+    @cached_property
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """How many operations each class has."""
+        return np.bincount(self.op_class, minlength=len(self.table))
 
 
 def prepare(router: Router, schedule: Schedule, quantum_bytes: int = 0) -> Prepared:
@@ -137,8 +114,7 @@ def prepare(router: Router, schedule: Schedule, quantum_bytes: int = 0) -> Prepa
     paths, path_of = _paths(router, schedule)
     watch, need = _watched(schedule)
     rows, op_class = _unique_rows(path_of, schedule.wire, watch, schedule.feed)
-    piece = [_piece(links, path, quantum_bytes) for path in paths]
-    classes = [_class(links, paths[path], wire, bits, piece[path], feed) for path, wire, bits, feed in rows]
+    table = _table(links, paths, rows, quantum_bytes)
     lanes = len(schedule.lane_names)
     order = np.argsort(schedule.lane, kind="stable")
     starts = np.searchsorted(schedule.lane[order], np.arange(lanes + 1))
@@ -146,10 +122,10 @@ def prepare(router: Router, schedule: Schedule, quantum_bytes: int = 0) -> Prepa
         schedule=schedule,
         router=router,
         links=links,
-        classes=classes,
+        table=table,
         op_class=op_class.astype(np.int32),
         exclusive=_exclusive(len(links), paths, path_of, schedule.lane),
-        tandem=_tandem(links, classes),
+        tandem=table.follows_in_order(links),
         lane_order=order,
         lane_start=starts,
         hold=array_on_grid(schedule.duration),
@@ -179,10 +155,10 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
     elif schedule.flow.any():
         # Hashed routes hash a message's flow; static ones have as many ways as ranks have network cards.
         flow = schedule.flow if router.seed is not None else schedule.flow % router.ways
-        labels, flow_of = np.unique(flow, return_inverse=True)
+        labels, flow_of = distinct(flow.astype(np.int64))
         flows = len(labels)
         code = code * flows + np.where(kind == TRANSFER, flow_of, 0)
-    codes, path_of = np.unique(code, return_inverse=True)
+    codes, path_of = distinct(code)
     switches: dict[tuple[int, str], int] = {}
     turned = [divmod(value, flows) for value in codes.tolist()]
     split = [(*divmod(value, width), flow) for value, flow in turned]
@@ -205,6 +181,29 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
     places: dict[Path, int] = {}
     place = np.array([places.setdefault(path, len(places)) for path in paths], np.int64)
     return list(places), place[path_of]
+
+
+def distinct(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the sorted distinct values, zero or more, and the index of each: `np.unique` without a sort where it can be.
+
+    A table of all values up to the largest takes a tenth of the time of sorting, as long as it is no longer than the input.
+    """
+    if not len(values):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    if values.strides == (0,):
+        return values[:1].astype(np.int64), np.zeros(len(values), np.int64)
+    largest = int(values.max())
+    if largest > 4 * len(values):
+        found = np.unique(values)
+        if len(found) > 1024:
+            return np.unique(values, return_inverse=True)
+        return found, np.searchsorted(found, values)
+    there = np.zeros(largest + 1, np.bool_)
+    there[values] = True
+    found = np.flatnonzero(there)
+    place = np.empty(largest + 1, np.int64)
+    place[found] = np.arange(len(found))
+    return found, place[values]
 
 
 def _turns(code: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -243,25 +242,29 @@ def _watched(schedule: Schedule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
 
 def _unique_rows(
     path_of: npt.NDArray[np.int64], wire: npt.NDArray[np.int64], watch: npt.NDArray[np.int64], feed: npt.NDArray[np.int64]
-) -> tuple[list[tuple[int, int, int, int]], npt.NDArray[np.int64]]:
-    """Return the distinct (path, wire, watch, feed) and the index of each operation's."""
-    sizes, size_of = np.unique(wire, return_inverse=True)
-    feeds, feed_of = np.unique(feed, return_inverse=True)
+) -> tuple[tuple[npt.NDArray[np.int64], ...], npt.NDArray[np.int64]]:
+    """Return the distinct (path, wire, watch, feed) as columns and the index of each operation's."""
+    sizes, size_of = distinct(wire)
+    feeds, feed_of = distinct(feed)
     code = ((path_of * len(sizes) + size_of) * len(feeds) + feed_of) * 16 + watch
-    codes, op_class = np.unique(code, return_inverse=True)
-    rows = []
-    for value in codes.tolist():
-        rest, bits = divmod(value, 16)
-        rest, fed = divmod(rest, len(feeds))
-        path, size = divmod(rest, len(sizes))
-        rows.append((path, int(sizes[size]), bits, int(feeds[fed])))
-    return rows, op_class
+    codes, op_class = distinct(code)
+    rest, bits = np.divmod(codes, 16)
+    rest, fed = np.divmod(rest, max(len(feeds), 1))
+    path, size = np.divmod(rest, max(len(sizes), 1))
+    return (path, sizes[size], bits, feeds[fed]), op_class
 
 
-def _class(links: LinkTable, path: Path, wire: int, watch: int, piece: int, feed: int) -> OpClass:
-    """Return a class of operations that travel in the smaller of the route's and the lane's pieces."""
-    plain = not piece and not (feed and any(links.floor[link] for link in path))
-    return OpClass(path, wire, watch, min(piece or feed, feed or piece), fed=feed > 0, plain=plain)
+def _table(links: LinkTable, paths: list[Path], rows: tuple[npt.NDArray[np.int64], ...], quantum_bytes: int) -> ClassTable:
+    """Return the classes; their operations travel in the smaller of the route's and the lane's pieces."""
+    path, wire, watch, feed = rows
+    # Most topologies have neither nodes that store nor floors, and then routes need no look at.
+    piece, floored = np.full(len(wire), quantum_bytes), np.zeros(len(wire), np.bool_)
+    if any(links.piece_bytes):
+        piece = np.array([_piece(links, route, quantum_bytes) for route in paths], np.int64)[path]
+    if any(links.floor):
+        floored = np.array([any(links.floor[link] for link in route) for route in paths], np.bool_)[path]
+    least = np.where((piece > 0) & (feed > 0), np.minimum(piece, feed), np.maximum(piece, feed))
+    return ClassTable(paths, path, wire, watch, least, feed > 0, (piece == 0) & ~((feed > 0) & floored))
 
 
 def _piece(links: LinkTable, path: Path, quantum_bytes: int) -> int:
@@ -282,21 +285,3 @@ def _exclusive(
     exclusive = least >= most
     exclusive[np.fromiter(chain.from_iterable(path[1:] for path in paths), np.int64)] = False
     return exclusive[:links]
-
-
-def _tandem(links: LinkTable, classes: list[OpClass]) -> npt.NDArray[np.bool_]:
-    """Return which links are asked by what one other link has served, and by nothing else.
-
-    A message that takes that link no time may ask at the same moment as the one before it, so that an order by operation
-    decides; where there is one, events keep it.
-    """
-    feeder = np.full(len(links), -1)
-    tandem = np.ones(len(links), np.bool_)
-    for kind in classes:
-        least = kind.last_piece
-        for hop, link in enumerate(kind.path):
-            before = kind.path[hop - 1] if hop and links.serialisation(kind.path[hop - 1], least) > 0 else -2
-            if feeder[link] not in (-1, before):
-                tandem[link] = False
-            feeder[link] = before
-    return tandem & (feeder >= 0)

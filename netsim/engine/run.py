@@ -9,11 +9,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 import netsim
-from netsim.engine.links import Floats, LinkTable
-from netsim.engine.prepare import OpClass, Prepared, Trace, prepare
+from netsim.engine.links import Floats
+from netsim.engine.prepare import Prepared, Trace, prepare
 from netsim.errors import NetsimError, StuckError, TooManyMessagesError
 from netsim.record import Record, Services
 from netsim.routing import Router
@@ -60,8 +59,8 @@ def simulate(
     start, end, services = _run(prepared, engine, record == "links")
     if np.isnan(end).any():
         raise StuckError(_stuck(schedule, end))
-    table = class_table(prepared.links, prepared.classes)
-    bytes_, counts, busy = _link_counters(prepared)
+    table = prepared.table
+    bytes_, counts, busy = table.link_counters(prepared.links, prepared.numbers)
     if record == "summary":
         time_s, start, end = float(end.max(initial=0.0)), np.empty(0), np.empty(0)
     else:
@@ -71,7 +70,7 @@ def simulate(
         start_s=start,
         end_s=end,
         op_class=prepared.op_class,
-        idle_s=table,
+        idle_s=table.idle_times(prepared.links),
         hold_s=prepared.hold,
         work_s=prepared.work,
         edges=tuple(router.edges),
@@ -135,51 +134,6 @@ def schedule_digest(schedule: Schedule) -> str:
     for name in (*columns, "requires_start", "requires_op", "requires_milestone", "requires_lag", *ranges):
         digest.update(np.ascontiguousarray(getattr(schedule, name)).tobytes())
     return digest.hexdigest()[:12]
-
-
-def class_table(links: LinkTable, classes: list[OpClass]) -> Floats:
-    """Return what each class takes on idle links: seconds from asking to end, left and head, and from left to end at least.
-
-    Shape (classes, 4).
-    """
-    return np.array([_idle(links, kind) for kind in classes], np.float64).reshape(len(classes), 4)
-
-
-def _idle(links: LinkTable, kind: OpClass) -> tuple[float, float, float, float]:
-    """Follow one operation's first and last byte along its path, nothing else on it.
-
-    Behind a store-and-forward node the first byte waits for the first piece; the last byte is at least where the links'
-    serialisation puts it, so the value is a lower bound there and exact elsewhere.
-    """
-    head = tail = left = 0.0
-    for hop, link in enumerate(kind.path):
-        lead = head + links.gap[link]
-        done = max(lead + links.serialisation(link, kind.wire), head + links.floor[link])
-        if hop == 0:
-            left = done
-        tail = max(tail, done) + links.latency[link]
-        head = lead + links.latency[link]
-        if links.piece_bytes[link] and hop + 1 < len(kind.path):
-            head += links.serialisation(link, min(kind.piece, kind.wire))
-    return tail, left, head, sum(links.latency[link] for link in kind.path)
-
-
-def _link_counters(prepared: Prepared) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-    """Return bytes, messages and occupied seconds of every link, from the classes alone.
-
-    A message in several pieces counts as its gap and bytes only: while its floor runs the link may serve others' pieces.
-    """
-    links = prepared.links
-    size = len(links)
-    bytes_, counts, busy = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size)
-    numbers = np.bincount(prepared.op_class, minlength=len(prepared.classes)).tolist()
-    for number, kind in zip(numbers, prepared.classes, strict=True):
-        for link in kind.path:
-            bytes_[link] += number * kind.wire
-            counts[link] += number * kind.pieces
-            own = links.gap[link] + links.serialisation(link, kind.wire)
-            busy[link] += number * (own if kind.pieces > 1 else max(own, links.floor[link]))
-    return bytes_, counts, busy
 
 
 def _stuck(schedule: Schedule, end: Floats) -> str:

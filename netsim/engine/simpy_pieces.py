@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from simpy import Environment
 
+from netsim.engine.classes import OpClass
 from netsim.engine.links import on_grid
-from netsim.engine.prepare import EARLY, END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, POSTED, OpClass, Prepared, Trace
+from netsim.engine.prepare import EARLY, END_ONCE, END_SHARED, HEAD_SHARED, LEFT_SHARED, POSTED, Prepared, Trace
 from netsim.engine.program import MILESTONE_STAGE, REQUEST_STAGE, EngineEvent, program
 from netsim.schedule.dag import END, HEAD, LEFT
 
