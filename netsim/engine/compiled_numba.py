@@ -110,7 +110,7 @@ _HEAPED, _RUNGS, _FREE, _LIMIT = range(4)  # of the queue's numbers
 _CROWD = 48  # more in a bucket than this are spread out
 _HEAP_LIMIT = 128  # and more than this in the heap
 _MOST_RUNGS = 8
-_MOST_BUCKETS = 4096
+_MOST_BUCKETS = 1024
 
 
 @_compiled
@@ -164,7 +164,7 @@ def _bucket(rungs: Seconds, rung: int, last: int, at: float) -> int:
 
 @_compiled
 def _spread(
-    slots: Records, state: Numbers, opened: Numbers, rungs: Seconds, buckets: Numbers, first: int, many: int
+    slots: Records, state: Numbers, opened: Numbers, rungs: Seconds, buckets: npt.NDArray[np.int32], first: int, many: int
 ) -> bool:
     """Deal a list of requests out to the buckets of a new rung; say whether that can be done."""
     rung = state[_RUNGS]
@@ -203,7 +203,7 @@ def _push(
     state: Numbers,
     opened: Numbers,
     rungs: Seconds,
-    buckets: Numbers,
+    buckets: npt.NDArray[np.int32],
     at: float,
     key: int,
     tail: float,
@@ -236,7 +236,9 @@ def _push(
 
 
 @_compiled
-def _open(slots: Records, heap: Records, state: Numbers, opened: Numbers, rungs: Seconds, buckets: Numbers) -> None:
+def _open(
+    slots: Records, heap: Records, state: Numbers, opened: Numbers, rungs: Seconds, buckets: npt.NDArray[np.int32]
+) -> None:
     """Fill the empty heap from the next bucket that has something; leave it empty if there is none."""
     while state[_HEAPED] == 0 and state[_RUNGS] > 0:
         rung = state[_RUNGS] - 1
@@ -280,19 +282,33 @@ def _grown(slots: Records, heap: Records, state: Numbers) -> tuple[Records, Reco
 
 
 @_compiled
+def _turns(lanes: int) -> Numbers:
+    """Return a ring with room for every lane, of a power of two, with all of them in it.
+
+    Lanes take turns so that operations are met about in the order of their numbers, which is how they lie in memory.
+    """
+    size = 1
+    while size <= lanes:
+        size *= 2
+    turn = np.zeros(size, np.int64)
+    turn[:lanes] = np.arange(lanes)
+    return turn
+
+
+@_compiled
 def _tell(
     operations: Records,
     edges: Records,
     lanes: Records,
-    stack: Numbers,
-    top: int,
+    turn: Numbers,
+    back: int,
     first: int,
     stop: int,
     end: float,
     head: float,
     tail: float,
 ) -> int:
-    """Tell those who wait when a milestone is; put lanes that can go on on the stack and return its new height."""
+    """Tell those who wait when a milestone is; put lanes that can go on in the queue and return its new end."""
     for number in range(first, stop):
         edge = edges[np.uint64(number)]
         other = operations[np.uint64(edge["op"])]
@@ -307,9 +323,9 @@ def _tell(
         other["waiting"] -= 1
         if other["waiting"] == 0 and lanes[np.uint64(other["lane"])]["stands"] == edge["op"]:
             lanes[np.uint64(other["lane"])]["stands"] = -1
-            stack[np.uint64(top)] = other["lane"]
-            top += 1
-    return top
+            turn[np.uint64(back & (len(turn) - 1))] = other["lane"]
+            back += 1
+    return back
 
 
 @_compiled
@@ -412,29 +428,26 @@ def run_whole(
     """
     slots, heap = np.empty(256, REQUEST), np.empty(257, _PENDING)
     state, opened = np.zeros(4, np.int64), np.zeros((_MOST_RUNGS, 2), np.int64)
-    rungs, buckets = np.zeros((_MOST_RUNGS, 2)), np.full((_MOST_RUNGS, _MOST_BUCKETS), -1)
+    rungs, buckets = np.zeros((_MOST_RUNGS, 2)), np.full((_MOST_RUNGS, _MOST_BUCKETS), -1, np.int32)
     for slot in range(256):
         slots[np.uint64(slot)]["next"] = slot + 1 if slot < 255 else -1
     state[_LIMIT] = _HEAP_LIMIT
     noted = len(rows) > 0
     op_bits, next_hop = hop_bits + piece_bits, 1 << piece_bits
     hop_mask, piece_mask = ((1 << hop_bits) - 1) << piece_bits, (1 << piece_bits) - 1
-    count = len(lanes)
-    stack, top = np.empty(count + 1, np.int64), count
-    stack[:count] = np.arange(count - 1, -1, -1)
+    turn, front, back = _turns(len(lanes)), 0, len(lanes)
     while True:
-        # Either the lane on top of the stack goes on, or the next request is served.
-        if top > 0:
-            number = stack[np.uint64(top - 1)]
+        # Either the lane whose turn it is goes on, or the next request is served.
+        if front < back:
+            number = turn[np.uint64(front & (len(turn) - 1))]
+            front += 1
             mine = lanes[np.uint64(number)]
             op = int(mine["next"])
             if op < 0:
-                top -= 1
                 continue
             this = operations[np.uint64(op)]
             if this["waiting"] > 0:
                 mine["stands"] = op
-                top -= 1
                 continue
             mine["next"] = this["next"]
             kind = kinds[np.uint64(this["kind"])]
@@ -457,7 +470,9 @@ def run_whole(
                 at = ask if ask > tail else tail
                 starts[np.uint64(op)], ends[np.uint64(op)] = begun, at
                 mine["free"] = ask if posted else at
-                top = _tell(operations, edges, lanes, stack, top, this["told_left"], this["told_stop"], at, at, at)
+                back = _tell(operations, edges, lanes, turn, back, this["told_left"], this["told_stop"], at, at, at)
+                turn[np.uint64(back & (len(turn) - 1))] = number
+                back += 1
                 continue
             if kind["pieces"] == 1:
                 if this["work"] and made + this["work"] > tail:
@@ -477,8 +492,8 @@ def run_whole(
                 _push(slots, heap, state, opened, rungs, buckets, ask, key, tail, route)
                 if posted:
                     mine["free"] = ask
-                else:
-                    top -= 1
+                    turn[np.uint64(back & (len(turn) - 1))] = number
+                    back += 1
                 continue
             mine["free"] = ask  # which stands if it is posted
             asked_by_lane = True
@@ -537,7 +552,7 @@ def run_whole(
                 _push(slots, heap, state, opened, rungs, buckets, ask, key, tail, route)
             elif piece == kind["pieces"] - 1:
                 ends[np.uint64(op)] = tail
-                top = _tell(operations, edges, lanes, stack, top, this["told_end"], this["told_stop"], tail, ask, tail)
+                back = _tell(operations, edges, lanes, turn, back, this["told_end"], this["told_stop"], tail, ask, tail)
             if not first:
                 break
             # The lane goes on: with the next piece, or with what comes after.
@@ -565,10 +580,10 @@ def run_whole(
             posted = this["mode"] & POSTED
             if not posted:
                 mine["free"] = left
-                if not asked_by_lane:
-                    stack[np.uint64(top)] = number
-                    top += 1
-            top = _tell(operations, edges, lanes, stack, top, this["told_left"], this["told_end"], left, left, left)
+            if asked_by_lane or not posted:
+                turn[np.uint64(back & (len(turn) - 1))] = number
+                back += 1
+            back = _tell(operations, edges, lanes, turn, back, this["told_left"], this["told_end"], left, left, left)
 
 
 @_compiled
@@ -578,8 +593,8 @@ def _tell_head(
     kinds: Records,
     progress: Records,
     lanes: Records,
-    stack: Numbers,
-    top: int,
+    turn: Numbers,
+    back: int,
     again: Numbers,
     many: int,
     op: int,
@@ -587,7 +602,7 @@ def _tell_head(
     head: float,
     tail: float,
 ) -> tuple[int, int]:
-    """Tell those who follow an operation's pieces that one is there; return the new heights of the two stacks."""
+    """Tell those who follow an operation's pieces that one is there; return the ends of queue and stack."""
     this = operations[np.uint64(op)]
     pieces = kinds[np.uint64(this["kind"])]["pieces"]
     for number in range(this["told_end"], this["told_stop"]):
@@ -606,25 +621,25 @@ def _tell_head(
             other["waiting"] -= 1
             if other["waiting"] == 0 and lanes[np.uint64(other["lane"])]["stands"] == edge["op"]:
                 lanes[np.uint64(other["lane"])]["stands"] = -1
-                stack[np.uint64(top)] = other["lane"]
-                top += 1
+                turn[np.uint64(back & (len(turn) - 1))] = other["lane"]
+                back += 1
         if progress[np.uint64(edge["op"])]["state"] == _BEHIND:
             progress[np.uint64(edge["op"])]["state"] = _TO_ASK
             again[np.uint64(many)] = edge["op"]
             many += 1
-    return top, many
+    return back, many
 
 
 @_compiled
 def _tell_one(
-    operations: Records, edges: Records, lanes: Records, stack: Numbers, top: int, op: int, milestone: int, at: float
+    operations: Records, edges: Records, lanes: Records, turn: Numbers, back: int, op: int, milestone: int, at: float
 ) -> int:
-    """Tell those who wait for the end of an operation, or for its having left; return the stack's new height."""
+    """Tell those who wait for the end of an operation, or for its having left; return the queue's new end."""
     this = operations[np.uint64(op)]
     for number in range(this["told_left"], this["told_stop"]):
         if edges[np.uint64(number)]["milestone"] == milestone:
-            top = _tell(operations, edges, lanes, stack, top, number, number + 1, at, at, 0.0)
-    return top
+            back = _tell(operations, edges, lanes, turn, back, number, number + 1, at, at, 0.0)
+    return back
 
 
 @_compiled
@@ -661,7 +676,7 @@ def run_pieces(
     """
     slots, heap = np.empty(256, REQUEST), np.empty(257, _PENDING)
     state, opened = np.zeros(4, np.int64), np.zeros((_MOST_RUNGS, 2), np.int64)
-    rungs, buckets = np.zeros((_MOST_RUNGS, 2)), np.full((_MOST_RUNGS, _MOST_BUCKETS), -1)
+    rungs, buckets = np.zeros((_MOST_RUNGS, 2)), np.full((_MOST_RUNGS, _MOST_BUCKETS), -1, np.int32)
     for slot in range(256):
         slots[np.uint64(slot)]["next"] = slot + 1 if slot < 255 else -1
     state[_LIMIT] = _HEAP_LIMIT
@@ -670,9 +685,7 @@ def run_pieces(
     hop_mask, piece_mask = ((1 << hop_bits) - 1) << piece_bits, (1 << piece_bits) - 1
     progress = np.zeros(len(operations), PROGRESS)
     again, many = np.empty(len(operations), np.int64), 0  # operations that may ask with their next piece
-    count = len(lanes)
-    stack, top = np.empty(count + 1, np.int64), count
-    stack[:count] = np.arange(count - 1, -1, -1)
+    turn, front, back = _turns(len(lanes)), 0, len(lanes)
     while True:
         if many > 0:
             many -= 1
@@ -711,17 +724,16 @@ def run_pieces(
             route = int(routes[np.uint64(kind["route"] + mine["piece"])])
             _push(slots, heap, state, opened, rungs, buckets, ask, (op << op_bits) + mine["piece"], tail, route)
             continue
-        if top > 0:
-            number = stack[np.uint64(top - 1)]
+        if front < back:
+            number = turn[np.uint64(front & (len(turn) - 1))]
+            front += 1
             lane = lanes[np.uint64(number)]
             op = int(lane["next"])
             if op < 0:
-                top -= 1
                 continue
             this = operations[np.uint64(op)]
             if this["waiting"] > 0:
                 lane["stands"] = op
-                top -= 1
                 continue
             lane["next"] = this["next"]
             kind = kinds[np.uint64(this["kind"])]
@@ -737,11 +749,15 @@ def run_pieces(
                 at = ask if ask > this["tail"] else this["tail"]
                 starts[np.uint64(op)], ends[np.uint64(op)] = begun, at
                 lane["free"] = at
-                top = _tell_one(operations, edges, lanes, stack, top, op, END, at)
-                top = _tell_one(operations, edges, lanes, stack, top, op, LEFT, at)
+                back = _tell_one(operations, edges, lanes, turn, back, op, END, at)
+                back = _tell_one(operations, edges, lanes, turn, back, op, LEFT, at)
                 if heads[np.uint64(op)] >= 0:
                     head_at[np.uint64(heads[np.uint64(op)])] = head_tail[np.uint64(heads[np.uint64(op)])] = at
-                    top, many = _tell_head(operations, edges, kinds, progress, lanes, stack, top, again, many, op, 0, at, at)
+                    back, many = _tell_head(
+                        operations, edges, kinds, progress, lanes, turn, back, again, many, op, 0, at, at
+                    )
+                turn[np.uint64(back & (len(turn) - 1))] = number
+                back += 1
                 continue
             mine = progress[np.uint64(op)]
             mine["ask"], mine["making"], mine["state"] = ask, made, _TO_BEGIN
@@ -749,8 +765,8 @@ def run_pieces(
             many += 1
             if this["mode"] & POSTED:
                 lane["free"] = ask
-            else:
-                top -= 1
+                turn[np.uint64(back & (len(turn) - 1))] = number
+                back += 1
             continue
         if state[_HEAPED] == 0:
             _open(slots, heap, state, opened, rungs, buckets)
@@ -793,12 +809,12 @@ def run_pieces(
             if heads[np.uint64(op)] >= 0:
                 place = heads[np.uint64(op)] + piece
                 head_at[np.uint64(place)], head_tail[np.uint64(place)] = head, tail
-                top, many = _tell_head(
-                    operations, edges, kinds, progress, lanes, stack, top, again, many, op, piece, head, tail
+                back, many = _tell_head(
+                    operations, edges, kinds, progress, lanes, turn, back, again, many, op, piece, head, tail
                 )
             if last:
                 ends[np.uint64(op)] = tail
-                top = _tell_one(operations, edges, lanes, stack, top, op, END, tail)
+                back = _tell_one(operations, edges, lanes, turn, back, op, END, tail)
         if hop == 0:
             if piece == 0:
                 starts[np.uint64(op)] = start
@@ -813,8 +829,8 @@ def run_pieces(
                 again[np.uint64(many)] = op
                 many += 1
                 continue
-            top = _tell_one(operations, edges, lanes, stack, top, op, LEFT, mine["left"])
+            back = _tell_one(operations, edges, lanes, turn, back, op, LEFT, mine["left"])
             if not this["mode"] & POSTED:
                 lanes[np.uint64(this["lane"])]["free"] = mine["left"]
-                stack[np.uint64(top)] = this["lane"]
-                top += 1
+                turn[np.uint64(back & (len(turn) - 1))] = this["lane"]
+                back += 1
