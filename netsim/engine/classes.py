@@ -110,10 +110,10 @@ class ClassTable:
         ahead = link[later - 1]
         takes_time = array_on_grid(least / links.columns.bandwidth[ahead]) > 0
         before[later[takes_time]] = ahead[takes_time]
-        lowest, highest = np.full(len(links), np.iinfo(np.int64).max), np.full(len(links), -2)
-        np.minimum.at(lowest, link, before)
-        np.maximum.at(highest, link, before)
-        in_order: npt.NDArray[np.bool_] = (lowest == highest) & (lowest >= 0)
+        feeder = np.full(len(links), -1)
+        feeder[link] = before
+        in_order = feeder >= 0
+        in_order[link[before != feeder[link]]] = False
         return in_order
 
     def idle_times(self, links: LinkTable) -> Floats:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from netsim.engine.classes import OpClass
-from netsim.engine.links import Floats, LinkTable, array_on_grid
+from netsim.engine.links import Floats, array_on_grid
 from netsim.engine.prepare import HEAD_SHARED, Prepared
 from netsim.errors import NetsimError
 from netsim.record import Services
@@ -127,45 +126,34 @@ def _routes(kernels: Any, prepared: Prepared) -> tuple[npt.NDArray[Any], npt.NDA
     kinds["shared"] = sends & (prepared.pieced | ~prepared.exclusive[first_link])
     many = np.where(sends, pieces, 0)
     kinds["route"] = np.where(sends, np.cumsum(many) - many, -1)
-    # The hops of whole messages come first, all of them in one go; then those of each class in pieces.
+    # First the hops of whole messages, then those of messages in pieces, piece after piece.
     routes = np.repeat(np.cumsum(lengths) - lengths, many)
     hops = np.zeros(len(link), kernels.HOP)
     columns = links.columns
     hops["gap"], hops["floor"], hops["latency"] = columns.gap[link], columns.floor[link], columns.latency[link]
     hops["serialisation"], hops["link"] = table.serialisation(links), link
-    last = hop + 1 == lengths[class_of]
     following = np.append(link[1:], 0)
     if prepared.pieced:
         then = np.where(columns.piece_bytes[link] > 0, kernels.BY_TAIL, kernels.BY_HEAD)
     else:
         then = np.where(prepared.tandem[following], kernels.AT_ONCE, kernels.BY_HEAD)
-    hops["then"] = np.where(last, kernels.DELIVERED, then)
-    parts, place = [hops], len(hops)
-    for number in np.flatnonzero(sends & (pieces > 1)).tolist():
-        first = int(kinds["route"][number])
-        own = hops[routes[first] : routes[first] + lengths[number]]
-        of_piece, more = _hops_of_pieces(links, table.objects[number], own)
-        routes[first : first + len(of_piece)] = place + of_piece * len(own)
-        parts.append(more)
-        place += len(more)
-    return kinds, routes.astype(np.int32), np.concatenate(parts)
-
-
-def _hops_of_pieces(
-    links: LinkTable, kind: OpClass, own: npt.NDArray[Any]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Return for each piece of a class the number of its hops, and the distinct hops; `own` are those of the whole."""
-    stops = np.minimum(np.arange(1, kind.pieces + 1) * kind.piece, kind.wire)
-    table = np.zeros((kind.pieces, 1 + len(kind.path)))
-    table[0, 0] = 1.0  # the gap is paid once, by the first piece
-    for place, link in enumerate(kind.path):
-        # n / B of the pieces adds up to n / B of the whole to the last bit.
-        table[:, place + 1] = np.diff(array_on_grid(stops / links.bandwidth[link]), prepend=0.0)
-    rows, of_piece = np.unique(table, axis=0, return_inverse=True)
-    hops = np.tile(own, len(rows))
-    hops["serialisation"] = rows[:, 1:].reshape(-1)
-    hops["gap"] *= np.repeat(rows[:, 0], len(own))
-    return of_piece.reshape(-1), hops
+    hops["then"] = np.where(hop + 1 == lengths[class_of], kernels.DELIVERED, then)
+    in_pieces = np.repeat(pieces > 1, many)
+    if not in_pieces.any():
+        return kinds, routes.astype(np.int32), hops
+    of = np.repeat(np.arange(len(table)), many)[in_pieces]  # the class of each piece
+    number = (np.arange(len(in_pieces)) - np.repeat(np.cumsum(many) - many, many))[in_pieces]
+    ends = np.cumsum(lengths[of])
+    first = ends - lengths[of]
+    more = hops[np.arange(int(ends[-1])) + np.repeat(routes[in_pieces] - first, lengths[of])]
+    rate = columns.bandwidth[more["link"]]
+    of, number = np.repeat(of, lengths[of]), np.repeat(number, lengths[of])
+    # n / B of the pieces adds up to n / B of the whole to the last bit; the gap is paid once, by the first piece.
+    begin, stop = number * table.piece[of], np.minimum((number + 1) * table.piece[of], table.wire[of])
+    more["serialisation"] = array_on_grid(stop / rate) - array_on_grid(begin / rate)
+    more["gap"][number > 0] = 0.0
+    routes[in_pieces] = len(hops) + first
+    return kinds, routes.astype(np.int32), np.concatenate([hops, more])
 
 
 def _followed(prepared: Prepared) -> tuple[Any, ...]:

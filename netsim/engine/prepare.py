@@ -276,12 +276,12 @@ def _piece(links: LinkTable, path: Path, quantum_bytes: int) -> int:
 def _exclusive(
     links: int, paths: list[Path], path_of: npt.NDArray[np.int64], lane: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
+    """Return which links one lane alone asks, always as the first link; true of a link that nobody asks."""
     first = np.array([path[0] if path else links for path in paths], np.int64)
-    least = np.full(links + 1, np.iinfo(np.int32).max)
-    most = np.full(links + 1, -1)
     first_of = first[path_of] if len(paths) else path_of
-    np.minimum.at(least, first_of, lane)
-    np.maximum.at(most, first_of, lane)
-    exclusive = least >= most
+    only = np.full(links + 1, -1, lane.dtype)
+    only[first_of] = lane  # the last to ask; alone if no other did
+    exclusive = np.ones(links + 1, np.bool_)
+    exclusive[first_of[only[first_of] != lane]] = False
     exclusive[np.fromiter(chain.from_iterable(path[1:] for path in paths), np.int64)] = False
     return exclusive[:links]
