@@ -26,8 +26,12 @@ RECORDS = ("all", "summary", "links")
 """What a record can keep: operation times, counters only, or also every service of every link."""
 DEFAULT_MAX_MESSAGES = 50_000_000
 
-_COMPILED_FROM = 300_000
-"""Messages or operations from which `auto` compiles; below, SimPy is through before numba is loaded."""
+_COMPILED_FROM = 200_000
+"""Messages or operations from which `auto` compiles; below, SimPy is through before numba is loaded.
+
+Whole commands on one machine: a ring of 130,560 messages took 1.3 s by SimPy and 2.1 s compiled, one of 294,144 messages
+2.5 and 1.5 s.
+"""
 
 
 def simulate(
