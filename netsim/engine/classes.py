@@ -77,14 +77,18 @@ class ClassTable:
         return np.where(self.piece > 0, np.maximum(1, -(-self.wire // np.maximum(self.piece, 1))), 1)
 
     @cached_property
+    def _lengths(self) -> _Numbers:
+        return np.fromiter(map(len, self.paths), np.int64, len(self.paths))
+
+    @cached_property
     def hops(self) -> _Numbers:
         """How many links each class takes."""
-        return np.fromiter(map(len, self.paths), np.int64, len(self.paths))[self.path_of]
+        return self._lengths[self.path_of]
 
     @cached_property
     def flat(self) -> tuple[_Numbers, _Numbers, _Numbers]:
         """Class, place on the route and link of every hop: class after class, in the order of the route."""
-        lengths = np.fromiter(map(len, self.paths), np.int64, len(self.paths))
+        lengths = self._lengths
         links = np.fromiter(chain.from_iterable(self.paths), np.int64, int(lengths.sum()))
         first = (np.cumsum(lengths) - lengths)[self.path_of]
         ends = np.cumsum(self.hops)

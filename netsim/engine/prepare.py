@@ -8,7 +8,6 @@ link's; which links those are is decided here, once, for all engines.
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -124,7 +123,7 @@ def prepare(router: Router, schedule: Schedule, quantum_bytes: int = 0) -> Prepa
         links=links,
         table=table,
         op_class=op_class.astype(np.int32),
-        exclusive=_exclusive(len(links), paths, path_of, schedule.lane),
+        exclusive=_exclusive(len(links), table, op_class, schedule.lane),
         tandem=table.follows_in_order(links),
         lane_order=order,
         lane_start=starts,
@@ -159,28 +158,27 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
         flows = len(labels)
         code = code * flows + np.where(kind == TRANSFER, flow_of, 0)
     codes, path_of = distinct(code)
+    rest, flow = np.divmod(codes, flows)
+    rest, target = np.divmod(rest, width)
+    what, rank = np.divmod(rest, ranks)
+    paths: list[Path] = [()] * len(codes)
+    direct = np.flatnonzero(what == 1)
+    pairs = zip(*(column[direct].tolist() for column in (rank, target, labels[flow])), strict=True)
+    for place, path in zip(direct.tolist(), router.paths(list(pairs)), strict=True):
+        paths[place] = path
     switches: dict[tuple[int, str], int] = {}
-    turned = [divmod(value, flows) for value in codes.tolist()]
-    split = [(*divmod(value, width), flow) for value, flow in turned]
-    parts = [(*divmod(rest, ranks), target, flow) for rest, target, flow in split]
-    pairs = [(rank, target, int(labels[flow])) for what, rank, target, flow in parts if what == 1]
-    direct = iter(router.paths(pairs))
-    paths: list[Path] = []
-    for what, rank, target, _ in parts:
-        if what == 0:
-            paths.append(())
-        elif what == 1:
-            paths.append(next(direct))
-        else:
-            ability = "reduce" if what % 2 else "multicast"
-            if (target, ability) not in switches:
-                switches[target, ability] = router.switch(schedule.groups[target], ability)
-            switch = switches[target, ability]
-            paths.append(router.path_up(rank, switch) if what < 4 else router.path_down(switch, rank))
+    for place in np.flatnonzero(what > 1).tolist():
+        ability, group = "reduce" if what[place] % 2 else "multicast", int(target[place])
+        if (group, ability) not in switches:
+            switches[group, ability] = router.switch(schedule.groups[group], ability)
+        switch, member = switches[group, ability], int(rank[place])
+        paths[place] = router.path_up(member, switch) if what[place] < 4 else router.path_down(switch, member)
+    if len(labels) == 1:
+        return paths, path_of
     # Flows that go the same way are alike.
     places: dict[Path, int] = {}
-    place = np.array([places.setdefault(path, len(places)) for path in paths], np.int64)
-    return list(places), place[path_of]
+    place_of = np.array([places.setdefault(path, len(places)) for path in paths], np.int64)
+    return list(places), place_of[path_of]
 
 
 def distinct(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -274,14 +272,16 @@ def _piece(links: LinkTable, path: Path, quantum_bytes: int) -> int:
 
 
 def _exclusive(
-    links: int, paths: list[Path], path_of: npt.NDArray[np.int64], lane: npt.NDArray[np.int32]
+    links: int, table: ClassTable, op_class: npt.NDArray[np.int64], lane: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.bool_]:
     """Return which links one lane alone asks, always as the first link; true of a link that nobody asks."""
-    first = np.array([path[0] if path else links for path in paths], np.int64)
-    first_of = first[path_of] if len(paths) else path_of
+    class_of, hop, link = table.flat
+    first = np.full(len(table), links)
+    first[class_of[hop == 0]] = link[hop == 0]
+    first_of = first[op_class]
     only = np.full(links + 1, -1, lane.dtype)
     only[first_of] = lane  # the last to ask; alone if no other did
     exclusive = np.ones(links + 1, np.bool_)
     exclusive[first_of[only[first_of] != lane]] = False
-    exclusive[np.fromiter(chain.from_iterable(path[1:] for path in paths), np.int64)] = False
+    exclusive[link[hop > 0]] = False
     return exclusive[:links]
