@@ -117,7 +117,7 @@ def operation_dags(draw: "DrawFn", ranks: int, *, max_steps: int = 15, heads: bo
         if not posted:
             columns["work"] = draw(st.sampled_from([0.0, 0.0, 3e-6, 7e-5]))
             columns["early"] = draw(st.booleans())
-            if "kind" not in columns:
+            if "kind" not in columns and all(milestone != HEAD for _, milestone, _ in needs):
                 columns["feed"] = draw(st.sampled_from([0, 0, 400, 30_000]))
                 fed.update({len(wires)} if columns["feed"] else ())
         wires.append(size)

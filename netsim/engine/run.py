@@ -26,11 +26,12 @@ RECORDS = ("all", "summary", "links")
 """What a record can keep: operation times, counters only, or also every service of every link."""
 DEFAULT_MAX_MESSAGES = 50_000_000
 
-_COMPILED_FROM = 200_000
-"""Messages or operations from which `auto` compiles; below, SimPy is through before numba is loaded.
+_COMPILED_FROM = 280_000
+"""Messages (or operations, if they are more) and requirements from which `auto` compiles; below, SimPy is through before
+numba is loaded.
 
-Whole commands on one machine: a ring of 130,560 messages took 1.3 s by SimPy and 2.1 s compiled, one of 294,144 messages
-2.5 and 1.5 s.
+Whole commands on one machine: a ring of 130,560 messages, with as many requirements, took 1.3 s by SimPy and 2.1 s compiled,
+one of 294,144 messages 2.5 and 1.5 s; NVLS with 86,400 operations and 217,088 requirements 2.3 and 1.2 s.
 """
 
 
@@ -59,7 +60,7 @@ def simulate(
             f"this run needs {messages} messages, more than the limit of {max_messages}; "
             "raise it with --max-messages, or use larger chunks or a larger quantum"
         )
-    engine = _chosen(engine, max(messages, len(schedule)))
+    engine = _chosen(engine, max(messages, len(schedule)) + len(schedule.requires_op))
     start, end, services = _run(prepared, engine, record == "links")
     if np.isnan(end).any():
         raise StuckError(_stuck(schedule, end))
@@ -93,11 +94,11 @@ def simulate(
     )
 
 
-def _chosen(engine: str, messages: int) -> str:
+def _chosen(engine: str, work: int) -> str:
     """Return the engine that runs: `auto` compiles what is large, where numba is there."""
     if engine != "auto":
         return engine
-    return "compiled" if messages >= _COMPILED_FROM and find_spec("numba") else "simpy"
+    return "compiled" if work >= _COMPILED_FROM and find_spec("numba") else "simpy"
 
 
 def _run(prepared: Prepared, engine: str, noted: bool) -> tuple[Floats, Floats, Services | None]:

@@ -42,6 +42,8 @@ def check_schedule(schedule: Schedule, ops: Ids) -> None:
         (~(schedule.work >= 0) | np.isinf(schedule.work), "has a work that is not zero or more seconds"),
         (schedule.feed < 0, "has pieces of a negative size"),
         ((schedule.work > 0) & (kind == COMPUTE), "has work beside its duration, but computes"),
+        ((schedule.wire > 0) & (kind == COMPUTE), "has bytes on the wire, but computes"),
+        (schedule.posted & (kind == COMPUTE), "is posted, but computes: its lane cannot go on before"),
         (
             schedule.posted & ((schedule.work > 0) | (schedule.feed > 0) | schedule.early),
             "is posted, so its lane cannot work on it, feed it in pieces or begin early",
@@ -94,6 +96,13 @@ def check_schedule(schedule: Schedule, ops: Ids) -> None:
         raise ScheduleError(
             f"{schedule.describe(int(ops[at]))} follows the head of {schedule.describe(int(needed[at]))}, "
             "which its lane feeds in pieces; only a whole message can be followed"
+        )
+    follows = heads & (schedule.feed[ops] > 0) & (schedule.wire[ops] > schedule.feed[ops])
+    if follows.any():
+        at = int(np.argmax(follows))
+        raise ScheduleError(
+            f"{schedule.describe(int(ops[at]))} is fed in pieces by its lane, but follows the head of "
+            f"{schedule.describe(int(needed[at]))}; only a whole message can follow"
         )
     unequal = heads & (schedule.wire[needed] != schedule.wire[ops])
     if unequal.any():

@@ -147,6 +147,19 @@ def test_only_a_whole_message_can_be_followed():
     wrong.send(1, 2, size=1000, after=[(first, HEAD)])
     with pytest.raises(ScheduleError, match="feeds in pieces"):
         wrong.build()
+    follower = plan(3)
+    whole = follower.send(0, 1, size=1000)
+    follower.send(1, 2, size=1000, feed=100, after=[(whole, HEAD)])
+    with pytest.raises(ScheduleError, match="is fed in pieces by its lane, but follows the head"):
+        follower.build()
+
+
+@pytest.mark.parametrize(("columns", "words"), [({"wire": 8}, "has bytes on the wire"), ({"posted": True}, "is posted")])
+def test_what_computes_sends_nothing_and_keeps_its_lane(columns, words):
+    wrong = plan()
+    wrong.compute(0, 1e-6, **columns)
+    with pytest.raises(ScheduleError, match=f"{words}.*computes"):
+        wrong.build()
 
 
 @pytest.mark.parametrize("quantum", [0, 1000])
