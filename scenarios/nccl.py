@@ -4,7 +4,7 @@ Which release, which variables, registered buffers or not, and how calls are lau
 NCCL's rooms are opened where they are used, so that textbook runs start without them.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -185,8 +185,10 @@ def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...
 
 
 def check_process(machine: Machine, options: NcclOptions) -> None:
-    """Refuse more GPUs a process than a server has."""
-    most = max(map(len, hosts_of(graph_of(machine))))
+    """Refuse more GPUs a process than a server has, those that take no part included."""
+    if options.gpus_per_process <= max(map(len, hosts_of(graph_of(machine)))):
+        return
+    most = max(map(len, hosts_of(graph_of(replace(machine, gpus_per_node=None)))))
     if options.gpus_per_process > most:
         raise ScenarioError(
             f"{options.gpus_per_process} GPUs a process: a server of {machine.label} has {most}, and a process drives GPUs "
