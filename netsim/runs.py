@@ -203,7 +203,9 @@ def _nccl_schedule(
     """Build what NCCL would run on all ranks; its rooms are opened here, so that textbook runs start without them."""
     from netsim.nccl import schedules
     from netsim.nccl.from_topology import network_of
+    from netsim.nccl.names import resolved
 
+    algorithm, protocol = resolved(collective, algorithm, protocol)
     found = _communicator(router, version)
     built = schedules.build(
         found,

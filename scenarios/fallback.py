@@ -7,7 +7,7 @@ whose GPUs are known, so that study graphs start without them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from netsim.errors import NetsimError, ScheduleError
+from netsim.errors import ScheduleError
 from netsim.schedule.catalogue import ALGORITHMS, algorithms_for
 from netsim.schedule.own import is_file
 from scenarios.machine import Machine
@@ -45,7 +45,7 @@ def why_textbook(
     if not is_known(machine):
         return Fallback(f"the GPUs of {machine.topology} are not known, and so not what NCCL's kernels cost on them", True)
     # Only here, so that textbook runs start without it.
-    from netsim.nccl.names import algorithm_named, pair_named
+    from netsim.nccl.names import algorithm_named, pair_named, unknown
 
     for name in algorithms:
         if is_file(name):
@@ -53,48 +53,8 @@ def why_textbook(
         if algorithm_named(pair_named(name)[0], collective) is not None:
             continue
         if name.partition(":")[0] not in ALGORITHMS:
-            raise ScheduleError(unknown_algorithm(name, collective))
+            raise ScheduleError(unknown(name, collective, algorithms_for(collective)))
         return Fallback(f"NCCL has no {name.partition(':')[0]}")
     if pieces:
         return Fallback(f"{' and '.join(pieces)} cut{'s' * (len(pieces) == 1)} data, which NCCL does by rules of its own")
     return None
-
-
-def unknown_algorithm(name: str, collective: str, *, textbook: bool = True) -> str:
-    """Say that a name is no algorithm, and which there are: NCCL's, and the textbook's where those would do, too."""
-    import difflib
-
-    from netsim.nccl.names import AUTO, accepted, pair_named
-
-    algorithm, protocol = pair_named(name)
-    if protocol is not None:
-        return f"{name!r} names a protocol, too; give --algo {algorithm} --proto {protocol}"
-    ours = accepted(collective)
-    theirs = algorithms_for(collective) if textbook else ()
-    close = difflib.get_close_matches(name.lower(), (*ours, *theirs), n=1)
-    meant = f" (did you mean {close[0]}?)" if close else ""
-    words = f"unknown algorithm {name[:60]!r}{meant}; accepted for {collective} are NCCL's {', '.join((*ours, AUTO))}"
-    others = [other for other in theirs if other not in ours]
-    return f"{words}, and the textbook's {', '.join(others)}" if others else words
-
-
-def nccls(collective: str, algorithm: str, protocol: str) -> tuple[str, str]:
-    """Return algorithm and protocol of a run by NCCL as `netsim.nccl.schedules` takes them.
-
-    Raises
-    ------
-    ScheduleError
-        If NCCL has no such algorithm.
-    """
-    from netsim.nccl.names import algorithm_named, is_list, protocol_of_peers
-    from netsim.nccl.tuner_costs import TUNED
-
-    try:
-        named = algorithm_named(algorithm, collective)
-        if is_list(protocol) and collective not in TUNED:
-            protocol = protocol_of_peers(protocol)
-    except NetsimError as error:
-        raise ScheduleError(str(error)) from None
-    if named is None:
-        raise ScheduleError(unknown_algorithm(algorithm, collective, textbook=False))
-    return named, protocol

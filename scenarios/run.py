@@ -27,7 +27,7 @@ from netsim.schedule.proof import prove
 from netsim.schedule.protocols import IDEAL, protocol_named
 from netsim.schedule.together import together
 from netsim.units import format_time
-from scenarios.fallback import Fallback, nccls, why_textbook
+from scenarios.fallback import Fallback, why_textbook
 from scenarios.groups import Members, read_groups, servers_within
 from scenarios.machine import Machine, router_of
 from scenarios.nccl import NcclOptions, check_process, least_call_s, told_router
@@ -152,7 +152,10 @@ def settled(spec: Spec, algorithms: Sequence[str] = ()) -> Spec:
                 "ask for one of NCCL's protocols (auto where GPUs are known, ll, ll128 or simple)"
             )
         return replace(spec, protocol=IDEAL)
-    algorithm, protocol = nccls(spec.collective, spec.algorithm, spec.protocol)
+    # Only here, so that textbook runs start without it.
+    from netsim.nccl.names import resolved
+
+    algorithm, protocol = resolved(spec.collective, spec.algorithm, spec.protocol)
     return replace(spec, algorithm=algorithm, protocol=protocol)
 
 

@@ -20,13 +20,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from netsim.engine.run import ENGINES
 from netsim.errors import ScenarioError, ScheduleError, UnitError
+from netsim.nccl.names import unknown
 from netsim.reading import UNREADABLE, first_problem, read_limited, safe_yaml
 from netsim.schedule.catalogue import algorithms_for
 from netsim.schedule.collective import COLLECTIVES
 from netsim.schedule.own import is_file
 from netsim.schedule.protocols import ACCEPTED, IDEAL, protocol_named
 from netsim.units import parse_bytes
-from scenarios.fallback import unknown_algorithm
 from scenarios.machine import Machine
 from scenarios.nccl import LAUNCHES, NcclOptions
 from scenarios.run import Spec, limit_on_messages
@@ -270,7 +270,7 @@ def _check_algorithm(collective: str, algorithm: str, protocol: str, where: _Whe
         return
     if algorithm.partition(":")[0] not in accepted:
         if protocol != IDEAL:
-            raise ScenarioError(f"{where('algorithm')}: {unknown_algorithm(algorithm, collective)}")
+            raise ScenarioError(f"{where('algorithm')}: {unknown(algorithm, collective, algorithms_for(collective))}")
         words = f"{where('algorithm')} is {algorithm!r}{_meant(algorithm, accepted)}"
         raise ScenarioError(f"{words}; accepted for {collective} are {', '.join(accepted)}")
 

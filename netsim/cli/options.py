@@ -4,6 +4,7 @@ A verb that takes a whole machine or run names it as one parameter, and `gathers
 options is said once, here.
 """
 
+import contextlib
 import difflib
 import functools
 import inspect
@@ -350,7 +351,15 @@ def mention_textbook(spec: "Spec", algorithms: Sequence[str] = ()) -> None:
 
     reason = fallback_of(spec, algorithms)
     if reason is not None and not reason.expected:
-        print(f"netsim: textbook schedules (--proto ideal), not NCCL's, because {reason.words}", file=sys.stderr)
+        print(f"netsim: textbook schedules (protocol ideal), not NCCL's, because {reason.words}", file=sys.stderr)
+
+
+def mention_textbook_runs(specs: "Sequence[Spec]") -> None:
+    """Say the same of the runs of a scenario file, once for what is alike; what cannot run says so when it is run."""
+    alike = {(spec.collective, spec.algorithm, spec.protocol): spec for spec in specs}
+    for spec in alike.values():
+        with contextlib.suppress(NetsimError):
+            mention_textbook(spec)
 
 
 def mention_remarks(topology: str, graph: "nx.DiGraph[str]") -> None:

@@ -30,6 +30,7 @@ def run(
 
     scenario = load_scenario(file)
     target = None if csv == "-" else options.target_of(options.results_file(scenario.name) if csv is None else csv)
+    options.mention_textbook_runs(scenario.specs)
     rows = []
     with Progress(len(scenario.specs)) as progress:
         for spec in scenario.specs:

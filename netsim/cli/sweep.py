@@ -41,6 +41,7 @@ def sweep(
 
     scenario = load_scenario(file)
     target = None if csv == "-" else options.target_of(options.results_file(scenario.name) if csv is None else csv)
+    options.mention_textbook_runs(scenario.specs)
     # Beside a device or a pipe there is no place to keep rows.
     plain = target is not None and (target.is_file() or not target.exists())
     kept = options.target_of(target.with_name(target.name + KEPT)) if target is not None and plain else None

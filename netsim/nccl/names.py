@@ -5,7 +5,10 @@ are read by `netsim.nccl.environment`; what NCCL knows by no such name (symmetri
 stands alone.
 """
 
-from netsim.errors import NetsimError
+import difflib
+from collections.abc import Sequence
+
+from netsim.errors import NetsimError, ScheduleError
 from netsim.nccl.availability import serves
 from netsim.nccl.environment import allowed
 from netsim.nccl.schedules import ALGORITHMS, PEERS
@@ -86,6 +89,38 @@ def algorithm_named(text: str, collective: str) -> str | None:
             raise
         return None
     return text or None
+
+
+def unknown(name: str, collective: str, textbook: Sequence[str] = ()) -> str:
+    """Say that a name is no algorithm, and which there are: NCCL's, and the textbook's where those would do, too."""
+    algorithm, protocol = pair_named(name)
+    if protocol is not None:
+        return f"{name!r} names a protocol, too; give algorithm {algorithm} and protocol {protocol} apart"
+    ours = accepted(collective)
+    close = difflib.get_close_matches(name.lower(), (*ours, *textbook), n=1)
+    meant = f" (did you mean {close[0]}?)" if close else ""
+    words = f"unknown algorithm {name[:60]!r}{meant}; accepted for {collective} are NCCL's {', '.join((*ours, AUTO))}"
+    others = [other for other in textbook if other not in ours]
+    return f"{words}, and the textbook's {', '.join(others)}" if others else words
+
+
+def resolved(collective: str, algorithm: str, protocol: str) -> tuple[str, str]:
+    """Return algorithm and protocol of a run as `netsim.nccl.schedules` takes them.
+
+    Raises
+    ------
+    ScheduleError
+        If NCCL has no such algorithm or protocol.
+    """
+    try:
+        named = algorithm_named(algorithm, collective)
+        if is_list(protocol) and collective not in TUNED:
+            protocol = protocol_of_peers(protocol)
+    except NetsimError as error:
+        raise ScheduleError(str(error)) from None
+    if named is None:
+        raise ScheduleError(unknown(algorithm, collective))
+    return named, protocol
 
 
 def protocol_of_peers(text: str) -> str:

@@ -191,3 +191,15 @@ def test_a_row_is_the_one_that_the_command_line_writes(machine, collective, algo
     graph = graph_of(machine)
     schedule = netsim.build_schedule(collective, algorithm, written.ranks, "1 MiB", groups=hosts_of(graph))
     assert netsim.result_row(graph, schedule, netsim.simulate(graph, schedule), topology=machine.label) == written
+
+
+def test_time_takes_names_as_nccl_spells_them():
+    graph = topologies.build("hgx-h100")
+    whole = {"topology": graph, "protocol": "auto"}
+    assert netsim.time("all_reduce", "1 MiB", algorithm="Tree", **whole) == netsim.time(
+        "all_reduce", "1 MiB", algorithm="tree", **whole
+    )
+    with pytest.raises(
+        netsim.NetsimError, match=r"unknown algorithm 'rng' \(did you mean ring\?\); accepted for all_reduce"
+    ):
+        netsim.time("all_reduce", "1 MiB", algorithm="rng", **whole)

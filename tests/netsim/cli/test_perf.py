@@ -219,7 +219,7 @@ def test_lists_of_protocols_bound_sends_and_receives_too(ask: Callable) -> None:
         ("--algo rng", "symmetric, auto, and the textbook's double_binary_tree, "),
         ("--algo one_shot --proto ll", "'one_shot'; accepted for all_reduce are NCCL's "),
         ("--algo ring,one_shot", "'one_shot' is no algorithm of NCCL; accepted are Tree, Ring"),
-        ("--algo ring:ll", "'ring:ll' names a protocol, too; give --algo ring --proto ll"),
+        ("--algo ring:ll", "'ring:ll' names a protocol, too; give algorithm ring and protocol ll apart"),
         ("--proto ll,lll", "'lll' is no protocol of NCCL (did you mean LL?)"),
     ],
 )
@@ -238,7 +238,7 @@ def test_names_that_nccl_lacks_are_refused_with_those_it_has(more: str, words: s
     ],
 )
 def test_a_textbook_run_in_place_of_nccls_is_said_once_with_its_reason(more: str, why: str, ask: Callable) -> None:
-    words = f"netsim: textbook schedules (--proto ideal), not NCCL's, because {why}\n"
+    words = f"netsim: textbook schedules (protocol ideal), not NCCL's, because {why}\n"
     assert ask(f"{NCCL} -f 2 -e 4M {more}").err == words
     assert ask(f"{NCCL} --proto auto {more}").err == words
     assert ask(f"{NCCL} --proto ideal {more}").err == ""

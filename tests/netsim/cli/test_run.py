@@ -50,3 +50,13 @@ def test_a_dash_writes_csv_alone_to_stdout(ask: Callable, scenario: Path) -> Non
     answer = ask("run", str(scenario), "--csv", "-")
     assert answer.out.startswith("collective,")
     assert not Path("results").exists()
+
+
+def test_runs_that_are_textbook_although_nccls_were_asked_for_are_said_once(ask: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "shots.yaml"
+    keys = "topology: hgx-h100\ncollective: all_reduce\nprotocol: auto\nsizes: [1 MiB, 2 MiB]\n"
+    path.write_text(f"{keys}algorithm: [Ring, one_shot]\n")
+    words = "netsim: textbook schedules (protocol ideal), not NCCL's, because NCCL has no one_shot\n"
+    assert ask(f"run {path} --csv -").err == words
+    path.write_text(f"{keys}algorithm: Ring\n")
+    assert ask(f"run {path} --csv -").err == ""
