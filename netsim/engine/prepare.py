@@ -262,6 +262,8 @@ def _table(links: LinkTable, paths: list[Path], rows: tuple[npt.NDArray[np.int64
     if any(links.floor):
         floored = np.array([any(links.floor[link] for link in route) for route in paths], np.bool_)[path]
     least = np.where((piece > 0) & (feed > 0), np.minimum(piece, feed), np.maximum(piece, feed))
+    # What computes is one piece, so that it waits for all of what it follows, and is followed when it is over.
+    least = np.where(np.array([bool(route) for route in paths], np.bool_)[path], least, 0)
     return ClassTable(paths, path, wire, watch, least, feed > 0, (piece == 0) & ~((feed > 0) & floored))
 
 

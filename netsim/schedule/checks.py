@@ -42,7 +42,6 @@ def check_schedule(schedule: Schedule, ops: Ids) -> None:
         (~(schedule.work >= 0) | np.isinf(schedule.work), "has a work that is not zero or more seconds"),
         (schedule.feed < 0, "has pieces of a negative size"),
         ((schedule.work > 0) & (kind == COMPUTE), "has work beside its duration, but computes"),
-        ((schedule.wire > 0) & (kind == COMPUTE), "has bytes on the wire, but computes"),
         (schedule.posted & (kind == COMPUTE), "is posted, but computes: its lane cannot go on before"),
         (
             schedule.posted & ((schedule.work > 0) | (schedule.feed > 0) | schedule.early),

@@ -69,7 +69,7 @@ class Oracle:
                 self.waiting[other] -= 1
                 self.ready[other] = max(self.ready[other], now + lag)
                 if what == HEAD:
-                    self.followed_tail[other] = max(self.followed_tail[other], self.tails[op, 0])
+                    self.followed_tail[other] = max(self.followed_tail[other], self.tails.get((op, 0), now))
                 self.post(int(self.schedule.lane[other]), now)
         return self.start, self.end
 

@@ -366,6 +366,19 @@ def test_unrelated_links_change_nothing():
     assert simulate(graph, schedule.build()).time_s == before
 
 
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+def test_a_kernel_that_follows_pieces_waits_for_the_last_and_is_followed_when_it_is_over(engine):
+    if engine == "compiled":
+        pytest.importorskip("numba", reason="the compiled engine needs numba")
+    schedule = plan(3)
+    first = schedule.send(0, 1, size=10_000)
+    kernel = schedule.compute(1, 2 * US, after=[(first, HEAD)], wire=10_000)
+    schedule.send(1, 2, size=10_000, after=[(kernel, HEAD)])
+    record = simulate(star(3), schedule.build(), quantum_bytes=1000, engine=engine)
+    # Ten pieces of 1 us each are there at 11 us, the kernel is over at 13, ten more pieces are there at 24.
+    assert record.end_s == close(np.array([11, 13, 24]) * US)
+
+
 @pytest.mark.parametrize("quantum", [0, 1 << 20])
 def test_a_kernel_that_follows_a_message_is_not_over_before_its_last_byte_came(quantum):
     schedule = plan(3)
