@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from netsim.errors import ScheduleError
 from netsim.export.table import rounded_size
 from netsim.fabric import ranks_of
+from netsim.nccl.elements import Elements
 from netsim.nccl.environment import tuner_options
 from netsim.nccl.schedules import Decision, decide
 from netsim.nccl.tuner import Cost, Pair, cost_table
@@ -47,7 +48,8 @@ def choices(spec: Spec, sizes: Iterable[int]) -> Choices:
     communicator = communicator_of(spec.machine, spec.nccl, members)
     rules = rules_of(spec.nccl)
     decisions: list[tuple[int, Decision]] = []
-    for size in dict.fromkeys(rounded_size(spec.collective, len(members), size) for size in sizes):
+    element = spec.nccl.element_bytes
+    for size in dict.fromkeys(rounded_size(spec.collective, len(members), size, element) for size in sizes):
         made = decide(
             communicator,
             spec.collective,
@@ -56,6 +58,7 @@ def choices(spec: Spec, sizes: Iterable[int]) -> Choices:
             spec.protocol,
             rules=rules,
             registered=spec.nccl.registered,
+            elements=Elements(spec.nccl.datatype, spec.nccl.operator),
         )
         if made is not None:
             decisions.append((size, made))

@@ -60,6 +60,7 @@ class Asked:
     launch: str | None = None
     gpus_per_process: int | None = None
     collective: str | None = None
+    datatype: str = "float"
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def _options(text: str, log: Log, asked: Asked, remarks: list[str], *, timed: bo
         captured = head is not None and launch == "graph"
         registered = captured and log.environment.get("NCCL_GRAPH_REGISTER", "1") != "0"
     gpus = asked.gpus_per_process or (int(head[1]) if head else 1)
-    return NcclOptions(version, (*known, *asked.environment), registered, launch, gpus)
+    return NcclOptions(version, (*known, *asked.environment), registered, launch, gpus, datatype=asked.datatype)
 
 
 def _without_refused(machine: Machine, options: NcclOptions, log: Log, asked: Asked, remarks: list[str]) -> NcclOptions:
@@ -222,7 +223,7 @@ def _points(
     rows: dict[int, Row | None] = {}
     points = []
     for size, time_us in measured:
-        whole = rounded_size(spec.collective, ranks, size)
+        whole = rounded_size(spec.collective, ranks, size, spec.nccl.element_bytes)
         if whole not in rows:
             told(size)
             rows[whole] = None

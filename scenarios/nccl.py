@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.errors import ScenarioError
 from netsim.fabric import hosts_of, ranks_of
+from netsim.nccl.elements import ELEMENT_BYTES, Elements
 from netsim.nccl.version import DEFAULT, Version
 from netsim.routing import Router
 from scenarios.machine import Machine, graph_of, router_of
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from netsim.nccl.tuner_file import Rule
     from netsim.schedule.nccl.costs import Network
 
+_OF_ALL = ("datatype", "operator")
+"""What textbook runs may be given too, as it makes no difference there."""
 LAUNCHES = ("graph", "stream", "none")
 
 
@@ -45,6 +48,12 @@ class NcclOptions:
     """GPUs that one host thread drives, for ``stream``."""
     tuner: str | None = None
     """A file of rules of NCCL's example tuner plugin."""
+    windows: bool = False
+    """Whether user buffers are symmetric windows, so that NCCL may take kernels and copy engines that need those."""
+    datatype: str = "float"
+    """By the names of nccl-tests."""
+    operator: str = "sum"
+    """What all_reduce, reduce and reduce_scatter do with elements."""
     given: tuple[str, ...] = field(default=(), compare=False)
     """Names of those above that were asked for, as the user knows them, also where the value is the default."""
 
@@ -52,7 +61,9 @@ class NcclOptions:
     def asked(self) -> tuple[str, ...]:
         """Names of what was asked for; where nobody said it, of what is not the default."""
         return self.given or tuple(
-            one.name for one in fields(self) if one.compare and getattr(self, one.name) != one.default
+            one.name
+            for one in fields(self)
+            if one.compare and one.name not in _OF_ALL and getattr(self, one.name) != one.default
         )
 
     def __post_init__(self) -> None:
@@ -62,6 +73,12 @@ class NcclOptions:
             raise ScenarioError(f"launch is {self.launch!r}; accepted are {', '.join(LAUNCHES)}")
         if self.gpus_per_process < 1:
             raise ScenarioError(f"{self.gpus_per_process} GPUs a process; accepted are 1 or more")
+        Elements(self.datatype, self.operator)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return ELEMENT_BYTES[self.datatype]
 
 
 def told_graph(machine: Machine, options: NcclOptions) -> "nx.DiGraph[str]":
@@ -157,6 +174,9 @@ def build(
                 collective,
                 size,
                 registered=options.registered,
+                symmetric=options.windows,
+                datatype=options.datatype,
+                operator=options.operator,
                 started=options.launch != "none",
                 network=key[2],
                 rules=rules,

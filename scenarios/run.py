@@ -288,7 +288,8 @@ def _parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Members, ..
 def _nccl_parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Members, ...]) -> _Parts:
     """Build what NCCL would run; sizes are rounded as nccl-tests rounds them."""
     check_process(spec.machine, spec.nccl)
-    sizes = [rounded_size(spec.collective, len(members), spec.size_bytes) for members in groups]
+    element = spec.nccl.element_bytes
+    sizes = [rounded_size(spec.collective, len(members), spec.size_bytes, element) for members in groups]
     for members, size in zip(groups, sizes, strict=True):
         check_collective(spec.collective, len(members), size, spec.root)
     options: dict[str, Any] = {"algorithm": algorithm, "protocol": spec.protocol, "root": spec.root}

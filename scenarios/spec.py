@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from netsim.engine.run import ENGINES
 from netsim.errors import ScenarioError, ScheduleError, UnitError
+from netsim.nccl.elements import DATATYPES, OPERATORS
 from netsim.nccl.names import unknown
 from netsim.reading import UNREADABLE, first_problem, read_limited, safe_yaml
 from netsim.schedule.catalogue import algorithms_for
@@ -90,6 +91,9 @@ class ScenarioFile(_Strict):
     launch: Literal["graph", "stream", "none"] = Field("graph", description=", ".join(LAUNCHES))
     gpus_per_process: _Count = Field(1, description="a whole number from 1 up: GPUs that one host thread drives")
     tuner: _Text | None = Field(None, description="a file of rules of NCCL's example tuner plugin")
+    windows: bool = Field(False, description="true or false: whether user buffers are symmetric windows")
+    datatype: _Text = Field("float", description=", ".join(DATATYPES))
+    operator: _Text = Field("sum", description=", ".join(OPERATORS))
     channels: _Count | None = Field(None, description="a whole number from 1 up")
     sizes: list[str | Literal[0]] | SizeRange = Field(
         description="a list of sizes with a unit such as [1 MiB, 64 MiB], or first and last with factor or step"
@@ -176,6 +180,9 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
         launch=file.launch,
         gpus_per_process=file.gpus_per_process,
         tuner=file.tuner,
+        windows=file.windows,
+        datatype=file.datatype,
+        operator=file.operator,
         given=sorted(file.model_fields_set),
     )
     # Keys for NCCL's schedules are refused where no run of the file has a use for them; other runs go without.

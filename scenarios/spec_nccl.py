@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from netsim.errors import NetsimError, ScenarioError
+from netsim.nccl.elements import Elements
 from netsim.nccl.environment import allowed, read_assignments
 from netsim.nccl.names import AUTO, accepted, algorithm_named
 from netsim.nccl.schedules import ALGORITHMS
@@ -12,7 +13,7 @@ from netsim.nccl.version import Version
 from netsim.schedule.protocols import IDEAL
 from scenarios.nccl import NcclOptions
 
-KEYS = ("nccl_version", "nccl_env", "registered", "launch", "gpus_per_process", "tuner")
+KEYS = ("nccl_version", "nccl_env", "registered", "launch", "gpus_per_process", "tuner", "windows", "datatype", "operator")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ def nccl_options(
     launch: str,
     gpus_per_process: int,
     tuner: str | None,
+    windows: bool,
+    datatype: str,
+    operator: str,
     given: Sequence[str] = (),
 ) -> NcclOptions:
     """Return the options, with files looked for beside the scenario.
@@ -59,7 +63,23 @@ def nccl_options(
         raise ScenarioError(f"{where('tuner')}: {error}") from None
     release = NcclOptions.version if version is None else version
     said = tuple(key for key in KEYS if key in given)
-    return NcclOptions(release, assigned, registered, launch, gpus_per_process, rules, said)
+    for key, elements in (("datatype", (datatype, "sum")), ("operator", ("float", operator))):
+        try:
+            Elements(*elements)
+        except NetsimError as error:
+            raise ScenarioError(f"{where(key)}: {error}") from None
+    return NcclOptions(
+        release,
+        assigned,
+        registered,
+        launch,
+        gpus_per_process,
+        rules,
+        windows=windows,
+        datatype=datatype,
+        operator=operator,
+        given=said,
+    )
 
 
 def check_keys(places: Places, given: Sequence[str], protocols: Sequence[str]) -> None:

@@ -47,6 +47,7 @@ def diagnose(
     gpus_per_process: Annotated[
         int | None, typer.Option("--gpus-per-process", min=1, help="GPUs that one host thread drove.")
     ] = None,
+    datatype: options.Datatype = None,
 ) -> int:
     """Say what agrees between a log and the prediction for a machine, and each difference.
 
@@ -60,7 +61,8 @@ def diagnose(
     if collective is not None:
         options.check_collective(collective)
     options.mention_variables(nccl_env or [])
-    asked = Asked(nccl_version, tuple(nccl_env or ()), registered, launch, gpus_per_process, collective)
+    told = (nccl_version, tuple(nccl_env or ()), registered, launch, gpus_per_process, collective)
+    asked = Asked(*told, datatype or Asked.datatype)
     graph = graph_of(machine)
     with Progress(1) as progress:
         found = diagnose(log, machine, asked, told=lambda size: progress.say(options.size_words(size)))

@@ -17,8 +17,6 @@ _IGNORED = {
     "warmups": ("-w", "--warmup_iters"),
     "check": ("-c", "--check"),
     "blocking": ("-z", "--blocking"),
-    "operation": ("-o", "--op"),
-    "datatype": ("-d", "--datatype"),
     "threads": ("-t", "--nthreads"),
     "aggregated": ("-m", "--agg_iters"),
     "averaged": ("-a", "--average"),
@@ -42,7 +40,7 @@ _IGNORED = {
 
 HELP = (
     f"Of nccl-tests' options {' '.join(names[0] for names in _IGNORED.values())} are accepted and ignored, with a note; "
-    "-R 1 is --registered."
+    "-R 1 is --registered, -R 2 --windows."
 )
 Registration = Annotated[str | None, typer.Option("-R", "--local_register", hidden=True)]
 _REGISTRATIONS = ("0", "1", "2")
@@ -66,29 +64,27 @@ ignored.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 )
 
 
-def registers(text: str | None, *, nccl: bool) -> bool:
-    """Say whether -R asks for registered buffers, and say on stderr what of it is not as in nccl-tests.
+def registered(text: str | None, *, nccl: bool) -> dict[str, bool]:
+    """Return what -R says of user buffers, as fields of `scenarios.nccl.NcclOptions`.
 
     Parameters
     ----------
     text : str or None
         What was given: 0 for none, 1 for buffers, 2 for symmetric windows.
     nccl : bool
-        Whether NCCL's schedules run; the textbook's know no buffers, and a pasted line should run nevertheless.
+        Whether NCCL's schedules run; the textbook's know no buffers, and a pasted line should run nevertheless, with a word
+        on stderr.
     """
-    if text is None:
-        return False
-    if text not in _REGISTRATIONS:
+    if text is not None and text not in _REGISTRATIONS:
         raise NetsimError(
             f"-R {text}: accepted are 0 (none), 1 (registered buffers) and 2 (symmetric windows), as in nccl-tests"
         )
-    if text != "0" and not nccl:
+    if text in (None, "0"):
+        return {}
+    if not nccl:
         print("netsim: -R ignored: what runs is textbook, which knows no buffers", file=sys.stderr)
-        return False
-    if text == "2":
-        words = "buffers count as registered; what NCCL runs on symmetric windows is --algo symmetric"
-        print(f"netsim: -R 2: {words}", file=sys.stderr)
-    return text != "0"
+        return {}
+    return {"registered": True} if text == "1" else {"windows": True}
 
 
 def mention(names: list[str]) -> None:
@@ -97,6 +93,4 @@ def mention(names: list[str]) -> None:
         why = ["a simulated run is exact and needs no repetition or check"]
         if "-t" in names:
             why.append("every GPU is a rank, and -g says how many a server")
-        if "-d" in names:
-            why.append("sizes are bytes, of whatever type")
         print(f"netsim: {', '.join(names)} ignored: {'; '.join(why)}", file=sys.stderr)

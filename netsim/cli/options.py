@@ -92,6 +92,15 @@ NcclEnv = Annotated[
 Registered = Annotated[
     bool, typer.Option("--registered", help="User buffers are registered (nccl-tests -R 1, CUDA graphs).")
 ]
+Windows = Annotated[
+    bool,
+    typer.Option("--windows", help="User buffers are symmetric windows (nccl-tests -R 2), which NCCL uses from 2.27 on."),
+]
+Datatype = Annotated[
+    str | None,
+    typer.Option("-d", "--datatype", help="Type of the elements, by the names of nccl-tests; float if not given."),
+]
+Operator = Annotated[str | None, typer.Option("-o", "--op", help="sum (if not given), prod, min, max, avg or mulsum.")]
 Launch = Annotated[
     str | None,
     typer.Option(
@@ -216,6 +225,9 @@ def spec(
     launch: Launch = None,
     gpus_per_process: GpusPerProcess = None,
     tuner: Tuner = None,
+    windows: Windows = False,
+    datatype: Datatype = None,
+    operator: Operator = None,
     channels: Channels = None,
     quantum: Quantum = "0",
     routing: Routing = "static",
@@ -238,9 +250,12 @@ def spec(
         "launch": ("--launch", launch),
         "gpus_per_process": ("--gpus-per-process", gpus_per_process),
         "tuner": ("--tuner", tuner),
+        "windows": ("--windows", windows or None),
     }
     given = {field: (option, value) for field, (option, value) in told.items() if value is not None}
     values: dict[str, Any] = {field: value for field, (_, value) in given.items()}
+    # Textbook runs know neither; a line pasted from nccl-tests should run nevertheless.
+    values |= {name: value for name, value in (("datatype", datatype), ("operator", operator)) if value is not None}
     nccl = NcclOptions(**values, given=tuple(option for option, _ in given.values()))
     return Spec(
         machine=on,

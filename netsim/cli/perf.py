@@ -57,8 +57,8 @@ def perf(
     asked = replace(spec, algorithm=algorithm, **pieces)
     first = settled(asked)
     options.mention_textbook(asked)
-    if nccl_tests.registers(registration, nccl=first.protocol != IDEAL):
-        first = replace(first, nccl=replace(first.nccl, registered=True))
+    buffers: dict[str, Any] = nccl_tests.registered(registration, nccl=first.protocol != IDEAL)
+    first = replace(first, nccl=replace(first.nccl, **buffers))
     machine, collective = spec.machine, spec.collective
     sizes = size_list(
         options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e"), step_factor, options.size_of(step_bytes, "-i")
@@ -68,7 +68,7 @@ def perf(
     ranks = len(ranks_of(graph))
     if layout == "nccl-tests":
         members = len(read_groups(spec.groups, ranks)[0])
-        sizes = [rounded_size(collective, members, size) for size in sizes]
+        sizes = [rounded_size(collective, members, size, spec.nccl.element_bytes) for size in sizes]
     chosen = _choice(first, sizes) if show_choice else []
     if chosen and (csv == "-" or layout == "json"):
         words = "--csv -" if csv == "-" else "--format json"

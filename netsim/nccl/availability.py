@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from netsim.errors import NetsimError
 from netsim.nccl.communicator import Communicator
+from netsim.nccl.elements import Elements
 from netsim.nccl.paths import TYPES
 from netsim.nccl.tuner_constants import COLLNET_DIRECT, LL128, NVLS, NVLS_TREE, PAT, RING, SIMPLE, TREE
 from netsim.nccl.tuner_costs import (
@@ -20,16 +21,6 @@ from netsim.nccl.tuner_costs import (
     graph_of,
 )
 from netsim.nccl.version import Version
-
-ELEMENT_BYTES = {
-    **{"int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8},
-    **{"half": 2, "bfloat16": 2, "float": 4, "double": 8, "f8e4m3": 1, "f8e5m2": 1},
-}
-"""Bytes of an element of each type."""
-DATATYPES = tuple(ELEMENT_BYTES)
-FLOAT8 = ("f8e4m3", "f8e5m2")
-OPERATORS = ("sum", "prod", "min", "max", "avg", "mulsum")
-"""Names of nccl-tests."""
 
 _MOST_NVLS_RANKS = 32
 _MOST_COLLNET_RANKS = 8
@@ -57,9 +48,7 @@ class Options:
 
     def __post_init__(self) -> None:
         """Refuse names that nccl-tests does not know."""
-        for what, value, accepted in (("type", self.datatype, DATATYPES), ("operator", self.operator, OPERATORS)):
-            if value not in accepted:
-                raise NetsimError(f"{value!r} is no {what} that NCCL reduces; accepted are {', '.join(accepted)}")
+        Elements(self.datatype, self.operator)
         if self.pat_enable not in (0, 1, 2):
             raise NetsimError(f"NCCL_PAT_ENABLE: {self.pat_enable} is none of 0, 1 and 2")
         if self.net_overhead_us is not None and not 0 <= self.net_overhead_us < float("inf"):

@@ -11,9 +11,10 @@ from typing import Any
 
 from netsim.errors import NetsimError
 from netsim.nccl import windows
-from netsim.nccl.availability import ELEMENT_BYTES, Options
+from netsim.nccl.availability import Options
 from netsim.nccl.channels import total_channels
 from netsim.nccl.communicator import Communicator
+from netsim.nccl.elements import ELEMENT_BYTES, FLOATS, Elements
 from netsim.nccl.environment import allowed, settings, tuner_options
 from netsim.nccl.gpus import copy_costs, generation, window_costs
 from netsim.nccl.gpus import costs as gpu_costs
@@ -58,21 +59,6 @@ ALGORITHMS = (*_BUILDERS, PEERS, *_WINDOWED)
 
 
 @dataclass(frozen=True)
-class Elements:
-    """What is reduced, by the names of nccl-tests."""
-
-    datatype: str = "float"
-    operator: str = "sum"
-
-    def __post_init__(self) -> None:
-        Options(datatype=self.datatype, operator=self.operator)  # refuses what NCCL does not know
-
-
-FLOATS = Elements()
-"""Sums of floats, nccl-tests' default."""
-
-
-@dataclass(frozen=True)
 class Built:
     """One collective, ready to be run."""
 
@@ -112,6 +98,7 @@ def build(
     operator: str = "sum",
     channels: int | None = None,
     registered: bool = False,
+    symmetric: bool = False,
     in_place: bool = False,
     free: bool = False,
     started: bool = True,
@@ -141,6 +128,8 @@ def build(
         In place of NCCL's number for the size.
     registered, in_place : bool
         Whether user buffers are registered, and whether input and output are one.
+    symmetric : bool
+        Whether they are symmetric windows, so that NCCL may take kernels or copy engines that need those.
     free : bool
         Whether GPUs cost nothing, so that links alone decide.
     started : bool
@@ -172,8 +161,21 @@ def build(
         found = copy_costs(name) if kind == windows.COPY_ENGINE else window_costs(name, kind, collective)
         return FREE if free else _started(found, started)
 
-    window = algorithm.partition(":")[0]
-    if window in _WINDOWED:
+    registered = registered or symmetric
+    decided = decide(
+        communicator,
+        collective,
+        size_bytes,
+        algorithm,
+        protocol,
+        rules=rules,
+        registered=registered,
+        elements=elements,
+    )
+    if symmetric and algorithm == protocol == "auto" and rules is None:
+        predicted_us = None if decided is None else decided.choice.predicted_us
+        algorithm = windows.taken(communicator, collective, size_bytes, predicted_us, elements) or algorithm
+    if algorithm.partition(":")[0] in _WINDOWED:
         asked = {"root": root, "align_bytes": align_bytes, "in_place": in_place, "limit": limit, "blocks": channels}
         return _on_windows(communicator, collective, size_bytes, algorithm, costs_on_windows, asked)
     if collective in peers.COLLECTIVES:
@@ -196,16 +198,6 @@ def build(
         )
         schedule = sendrecv.build(sends, limit=limit)
         return Built(schedule, PEERS, schedule.protocol, _channels_used(schedule), None)
-    decided = decide(
-        communicator,
-        collective,
-        size_bytes,
-        algorithm,
-        protocol,
-        rules=rules,
-        registered=registered,
-        elements=elements,
-    )
     taken = (RING, LL) if decided is None else (decided.choice.algorithm, decided.choice.protocol)
     if channels is None and decided is not None:
         channels = decided.channels

@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from netsim.errors import NetsimError
-from netsim.nccl.availability import DEFAULTS, FLOAT8, Options, available, serves
+from netsim.nccl.availability import DEFAULTS, Options, available, serves
 from netsim.nccl.channels import total_channels
 from netsim.nccl.communicator import Communicator
+from netsim.nccl.elements import FLOAT8
 from netsim.nccl.tuner_constants import (
     ALGORITHMS,
     NVLS_TREE,

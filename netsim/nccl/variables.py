@@ -61,13 +61,14 @@ USED: Mapping[str, str] = {
     "NCCL_ALLOC_P2P_NET_LL_BUFFERS": "whether sends over the network may use LL",
     "NCCL_COLLNET_NODE_THRESHOLD": "from how many nodes on the network reduces",
     "NCCL_SYM_CTAS": "blocks of symmetric kernels",
+    "NCCL_SYM_CE_THRESHOLD": "from how many elements on copy engines gather, on symmetric windows",
+    "NCCL_CTA_POLICY": "whether copy engines are preferred (2), on symmetric windows",
     "NCCL_GRAPH_FILE": "rings and trees, read from a file",
     "NCCL_IB_QPS_PER_CONNECTION": "queue pairs of a connection, which its messages use in turn",
 }
 """Name -> what is taken from it."""
 
 MISSING: Mapping[str, str] = {
-    "NCCL_CTA_POLICY": "whether copy engines or fewer channels are preferred",
     "NCCL_TOPO_FILE": "the machine read from a file; here --topology does that",
     "NCCL_HOSTID": "which processes are on one host",
     "NCCL_IB_ADAPTIVE_ROUTING": "how large messages are signalled",
@@ -100,7 +101,6 @@ MISSING: Mapping[str, str] = {
     "NCCL_SINGLE_PROC_MEM_REG_ENABLE": "whether user buffers are registered",
     "NCCL_SINGLE_RING_THRESHOLD": "nothing since NCCL 2.3",
     "NCCL_SOCKET_IFNAME": "which interfaces are used; here the topology says which there are",
-    "NCCL_SYM_CE_THRESHOLD": "from which size on copy engines gather",
     "NCCL_SYM_KERNEL": "which symmetric kernels may run",
     "NCCL_SYM_TMA_ENABLE": "whether symmetric kernels use bulk copies",
     "NCCL_THREAD_THRESHOLDS": "bytes that a thread must have to be worth it",

@@ -9,6 +9,7 @@ from typing import Any
 
 from netsim.errors import NetsimError
 from netsim.nccl.communicator import Communicator
+from netsim.nccl.elements import ELEMENT_BYTES, Elements
 from netsim.nccl.environment import settings
 from netsim.nccl.symmetric_model import MOST_BLOCKS, pick_kernel, query_model
 from netsim.nccl.variables import number
@@ -25,6 +26,10 @@ _SINCE = {SYMMETRIC: Version(2, 27), COPY_ENGINE: Version(2, 28)}
 # Ours: a block reads and writes in turns of so many bytes; NCCL's kernels work through them element by element.
 _CHUNK_BYTES = 16_384
 _BLACKWELL = 100
+_ZERO_POLICY = 2
+_GATHERS = Version(2, 30)
+_LARGE_GATHER = 8 * 2**20
+_NOT_ADDED = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "double")
 
 
 def kernel_of(
@@ -52,20 +57,29 @@ def kernel_of(
     _check(communicator, SYMMETRIC)
     ranks = communicator.ranks
     count = size_bytes if collective == "all_reduce" else size_bytes // ranks
-    least, most = _bounds(communicator, blocks)
-    limits: dict[str, Any] = {"least_blocks": least, "most_blocks": most}
-    limits["blackwell"] = communicator.compute_capability >= _BLACKWELL
-    multicast = communicator.multicast and number(communicator.environment, "NCCL_NVLS_ENABLE", 2, 0, 2) > 0
+    limits = _limits(communicator, blocks)
     named = algorithm.partition(":")[2]
     if not named:
-        kernel, _, used = pick_kernel(collective, ranks, count, multicast=multicast, **limits)
+        kernel, _, used = pick_kernel(collective, ranks, count, **limits)
         return kernel, used
-    if "mc" in named and not multicast:
+    if "mc" in named and not limits.pop("multicast"):
         raise NetsimError(
             f"{algorithm}: the switch neither multicasts nor reduces here, or NCCL_NVLS_ENABLE=0; accepted are kernels "
             "without mc"
         )
+    limits.pop("multicast", None)
     return named, query_model(collective, named, ranks, count, **limits)[1]
+
+
+def _limits(communicator: Communicator, blocks: int | None) -> dict[str, Any]:
+    """Return what bounds NCCL's choice of a kernel: blocks, generation, whether the switch may be used."""
+    least, most = _bounds(communicator, blocks)
+    return {
+        "least_blocks": least,
+        "most_blocks": most,
+        "blackwell": communicator.compute_capability >= _BLACKWELL,
+        "multicast": communicator.multicast and number(communicator.environment, "NCCL_NVLS_ENABLE", 2, 0, 2) > 0,
+    }
 
 
 def _bounds(communicator: Communicator, blocks: int | None) -> tuple[int, int]:
@@ -76,6 +90,44 @@ def _bounds(communicator: Communicator, blocks: int | None) -> tuple[int, int]:
         return min(fixed, MOST_BLOCKS), min(fixed, MOST_BLOCKS)
     most = min(given.max_ctas or MOST_BLOCKS, MOST_BLOCKS)
     return min(given.min_ctas or 1, most), most
+
+
+def taken(
+    communicator: Communicator, collective: str, size_bytes: int, predicted_us: float | None, elements: Elements
+) -> str | None:
+    """Return the algorithm that NCCL takes on symmetric windows in place of those that need none, or None.
+
+    Copy engines where NCCL_CTA_POLICY is 2 (zero), and in 2.30 for large all-gathers of Blackwell; else a symmetric kernel
+    where its own estimate is below the cost model's.
+
+    Parameters
+    ----------
+    communicator : Communicator
+    collective : str
+    size_bytes : int
+        As nccl-tests counts it.
+    predicted_us : float or None
+        Of the cost model's choice; None where it is not asked.
+    elements : Elements
+        What is reduced: kernels add neither integers nor doubles.
+    """
+    version, ranks = communicator.version, communicator.ranks
+    if ranks == 1 or len(communicator.nodes) > 1 or not communicator.peer_links:
+        return None
+    zero = number(communicator.environment, "NCCL_CTA_POLICY", 0, 0, 2) == _ZERO_POLICY
+    large = size_bytes // ranks // ELEMENT_BYTES[elements.datatype] > number(
+        communicator.environment, "NCCL_SYM_CE_THRESHOLD", _LARGE_GATHER, 0, 2**62
+    )
+    gathers = collective == "all_gather" and version >= _GATHERS and communicator.compute_capability >= _BLACKWELL and large
+    if version >= _SINCE[COPY_ENGINE] and collective in copy_engine.COLLECTIVES and (zero or gathers):
+        return COPY_ENGINE
+    if version < _SINCE[SYMMETRIC] or collective not in symmetric.KERNELS or predicted_us is None:
+        return None
+    if collective != "all_gather" and (elements.datatype in _NOT_ADDED or elements.operator not in ("sum", "avg")):
+        return None
+    count = size_bytes if collective == "all_reduce" else size_bytes // ranks
+    estimate_us = pick_kernel(collective, ranks, count, **_limits(communicator, None))[1]
+    return SYMMETRIC if estimate_us < predicted_us else None
 
 
 def by_kernel(

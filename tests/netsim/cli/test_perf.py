@@ -141,8 +141,8 @@ def test_a_line_of_nccl_tests_can_be_pasted(ask: Callable) -> None:
     pasted = "-b 1k -e 1m -f 32 -g 8 -t 1 -d half -o avg -m 1 -a 1 -G 10 -R 1 -n 20 -w 5 -c 0 -p 1 -C 1 -x 2 --timeout 60"
     answer = ask(f"perf all_reduce {IDEAL} --algo ring --csv - {pasted}")
     assert answer.out == plain.out
-    assert answer.err.startswith("netsim: -n, -w, -c, -o, -d, -t, -m, -a, -G, -p, -C, -x, --timeout ignored: ")
-    assert "sizes are bytes, of whatever type" in answer.err
+    assert answer.err.startswith("netsim: -n, -w, -c, -t, -m, -a, -G, -p, -C, -x, --timeout ignored: ")
+    assert "-R ignored: what runs is textbook" in answer.err
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_channels_that_nccl_does_not_have_are_said(ask: Callable) -> None:
     assert "# note: 99 channels were asked for, and 24 are used" in ask(f"{NCCL} --algo ring --channels 99").out
     assert "asked for" not in ask(f"{NCCL} --algo ring --channels 3").out
     p2p = ask("perf alltoall --topology hgx-h100 -b 1M -e 1M --channels 3").out
-    assert "# note: 3 channels were asked for, and 32 are used" in p2p
+    assert "# note: 3 channels were asked for, and 4 are used" in p2p  # a power of two
 
 
 @pytest.mark.parametrize(
@@ -333,8 +333,23 @@ def test_r_registers_buffers_as_in_nccl_tests(ask: Callable) -> None:
     assert registered.out != plain.out
     assert ask(f"{line} -R 1") == registered
     assert ask(f"{line} -R 0") == plain
-    windows = ask(f"{line} -R 2")
-    assert windows.out == registered.out
-    assert "-R 2: buffers count as registered; what NCCL runs on symmetric windows is --algo symmetric" in windows.err
+    assert ask(f"{line} -R 2").out == registered.out  # with an algorithm that needs no windows
+    windows = ask(f"{NCCL} -b 4K -e 4K -R 2")
+    assert "symmetric:" in windows.out
+    assert ask(f"{NCCL} -b 4K -e 4K --windows") == windows
     assert "-R 3: accepted are 0 (none), 1 (registered buffers)" in ask(f"{line} -R 3").sentence()
     assert ask(f"perf all_reduce {IDEAL} -R 1").err == "netsim: -R ignored: what runs is textbook, which knows no buffers\n"
+
+
+def test_types_and_operators_are_those_of_nccl_tests(ask: Callable) -> None:
+    line = f"{NCCL} -b 8M -e 8M"
+    assert " nvls simple " in ask(line).out
+    assert " nvls simple " in ask(f"{line} -d half -o max").out
+    assert " ring " in ask(f"{line} -d float -o max").out  # which the switch does not compare
+    assert " ring " in ask(f"{line} -d int8").out
+    assert " ring " in ask(f"{line} -o prod").out
+    # A size is whole elements: 1003 bytes are 1000 of floats, and 1003 of int8.
+    sizes = [rows(ask(f"{NCCL} -b 1003 -e 1003 -d {name} --csv -").out)[0]["size_bytes"] for name in ("float", "int8")]
+    assert sizes == ["1000", "1003"]
+    assert "'all' is no type that NCCL reduces; accepted are int8" in ask(f"{line} -d all").sentence()
+    assert "'add' is no operator that NCCL reduces; accepted are sum" in ask(f"{line} -o add").sentence()

@@ -5,6 +5,7 @@ import pytest
 from netsim.errors import NetsimError
 from netsim.nccl import schedules
 from netsim.nccl.from_topology import communicator
+from netsim.nccl.version import Version
 from netsim.runs import simulate
 from topologies import build
 
@@ -93,3 +94,40 @@ def test_collnet_runs_where_the_network_reduces_and_nccl_is_told_to():
     for graph, environment in ((sharp, {}), (plain, told), (sharp, high)):
         with pytest.raises(NetsimError, match="CollNet needs NCCL_COLLNET_ENABLE=1 and a network that reduces"):
             schedules.build(communicator(graph, environment=environment), "all_reduce", 1 << 20, **asked)
+
+
+def taken(collective, size, *, version="2.28.9", machine="hgx-h100", **more):
+    environment = more.pop("environment", {})
+    found = communicator(build(machine), Version.parse(version), environment=environment)
+    return schedules.build(found, collective, size, symmetric=True, free=True, **more).algorithm
+
+
+def test_on_symmetric_windows_nccl_takes_what_it_thinks_quicker():
+    # One-shot by LL at 4 KiB: an estimate of 4.7 us against 15.0 of the cost model's ring.
+    assert taken("all_reduce", 4096) == "symmetric:agxllmc_r"
+    assert taken("all_reduce", 4096, version="2.26.2") == "ring"
+    assert taken("broadcast", 4096) == "ring"
+    # Who names an algorithm or a protocol has it.
+    assert taken("all_reduce", 4096, algorithm="ring") == "ring"
+    assert taken("all_reduce", 4096, protocol="ll") == "ring"
+
+
+def test_kernels_on_windows_add_no_integers_and_no_doubles():
+    for datatype in ("int32", "double", "int8"):
+        assert taken("all_reduce", 4096, datatype=datatype) == "ring"
+    assert taken("all_reduce", 4096, operator="max") == "ring"
+    assert taken("all_gather", 8 * 4096, datatype="int32").startswith("symmetric")
+
+
+def test_copy_engines_are_taken_where_the_policy_or_the_size_asks_for_them():
+    zero = {"NCCL_CTA_POLICY": "2"}
+    for collective in ("all_gather", "alltoall", "gather", "scatter"):
+        assert taken(collective, 1 << 20, environment=zero) == "copy_engine"
+    assert taken("all_reduce", 1 << 20, environment=zero) != "copy_engine"
+    assert taken("alltoall", 1 << 20, environment=zero, version="2.27.3") == "p2p"
+    # 2.30 on Blackwell: more than 8 Mi elements of each rank.
+    limit = 8 * (8 << 20) * 4
+    asked = {"version": "2.30.7", "machine": "hgx-b200"}
+    assert taken("all_gather", limit, **asked) != "copy_engine"
+    assert taken("all_gather", limit + 8 * 16, **asked) == "copy_engine"
+    assert taken("all_gather", 1 << 20, environment={"NCCL_SYM_CE_THRESHOLD": "1000"}, **asked) == "copy_engine"
