@@ -35,6 +35,8 @@ def channels_between(built: Built, src: int, dst: int) -> list[int]:
         # 24 channels: 32. NVLinks to a peer 18: 36, 64, at most 32; for eight ranks on 32 channels four at first. The base
         # of the first round is 1 with its five bits reversed.
         ("hgx-h100", None, "2.28.9", 32, [16, 17, 18, 19], []),
+        # Before 2.28 a base is its round, and parts are spread by reversed bits: 1, and 16, 8 and 24 further.
+        ("hgx-h100", None, "2.27.7", 32, [1, 9, 17, 25], []),
         # 12 channels: 16. One NVLink, straight or over a third GPU: two, which is 2 x 8 = 16 for eight ranks.
         ("dgx-1v", None, "2.28.9", 16, [8, 9], []),
         # Two channels and PCI Express: two, and for eight ranks one.
@@ -44,6 +46,8 @@ def channels_between(built: Built, src: int, dst: int) -> list[int]:
         ("hgx-h100", "ndr400", "2.28.9", 16, [0, 1], [8, 9]),
         # 50 GB/s at 14 a channel: four.
         ("hgx-h100", "ndr400", "2.29.2", 16, [0, 1, 2, 3], [8, 9, 10, 11]),
+        # Two NICs a GPU, 100 GB/s at 14 a channel: eight.
+        ("hgx-h100", "ndr400:nics=16", "2.29.2", 16, list(range(8)), list(range(8, 16))),
         # Half a NIC a GPU counts as one.
         ("hgx-h100", "ndr400:nics=4", "2.28.9", 16, [0, 1], [8, 9]),
         # 32 searched channels twice: 64. Four NICs a GPU: four, which is 4 x 16 = 64 for sixteen ranks.
