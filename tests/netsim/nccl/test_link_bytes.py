@@ -95,7 +95,7 @@ def run(
 
 def shapes(*fast: tuple[int, int], gpus: Sequence[int] = (1, 2, 3, 4, 8), least: int = 1) -> list[Any]:
     """Return all (nodes, GPUs of a node), slow but for some."""
-    every = [(nodes, count) for nodes in (1, 2, 3, 4, 5, 8, 16) for count in gpus if nodes >= least and nodes * count > 1]
+    every = [(nodes, count) for nodes in (1, 2, 3, 4, 5, 7, 8, 16) for count in gpus if nodes >= least and nodes * count > 1]
     assert set(fast) <= set(every)
     return [shape if shape in fast else pytest.param(*shape, marks=SLOW) for shape in every]
 
@@ -220,7 +220,21 @@ def tree_bytes(nodes: int, gpus: int, size: int) -> dict[tuple[str, str], int]:
 @pytest.mark.parametrize(
     ("nodes", "gpus"),
     shapes(
-        *ON_ONE, (2, 1), (2, 2), (2, 3), (2, 8), (3, 1), (3, 4), (3, 8), (4, 2), (5, 3), (8, 1), (8, 4), (16, 1), (16, 2)
+        *ON_ONE,
+        (2, 1),
+        (2, 2),
+        (2, 3),
+        (2, 8),
+        (3, 1),
+        (3, 4),
+        (3, 8),
+        (4, 2),
+        (5, 3),
+        (7, 2),
+        (8, 1),
+        (8, 4),
+        (16, 1),
+        (16, 2),
     ),
 )
 def test_a_tree_carries_half_of_s_each_way_on_every_edge_of_either_tree_and_s_on_every_link_of_a_chain(
@@ -263,7 +277,7 @@ def test_nvls_gathers_and_scatters_s_one_way_and_s_over_n_the_other(gpus: int) -
 
 @pytest.mark.parametrize(
     ("nodes", "gpus"),
-    shapes((2, 2), (2, 3), (2, 4), (2, 8), (3, 2), (3, 3), (4, 2), (5, 2), (8, 2), gpus=(2, 3, 4, 8), least=2),
+    shapes((2, 2), (2, 3), (2, 4), (2, 8), (3, 2), (3, 3), (4, 2), (5, 2), (7, 2), (8, 2), gpus=(2, 3, 4, 8), least=2),
 )
 def test_trees_of_nvls_carry_that_on_nvlink_and_half_of_a_heads_part_on_every_edge_of_either_tree(
     nodes: int, gpus: int

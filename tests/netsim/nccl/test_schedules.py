@@ -13,7 +13,6 @@ from netsim.errors import NetsimError
 from netsim.metrics.bounds import collective_bound
 from netsim.nccl.availability import serves
 from netsim.nccl.communicator import Communicator
-from netsim.nccl.connect import node_trees
 from netsim.nccl.from_topology import communicator
 from netsim.nccl.schedules import COLLECTIVES, PEERS, Built, build
 from netsim.nccl.tuner_constants import ALGORITHMS, PROTOCOLS
@@ -199,6 +198,16 @@ def test_a_smaller_buffer_means_smaller_slices() -> None:
     assert (int(large.size.max()), int(small.size.max())) == (128 * KIB, 32 * KIB)
 
 
+def crossed(graph: "Graph", record: Record) -> dict[str, list[int]]:
+    """Return the bytes of every link by the kinds of its ends, links of GPUs and NICs without traffic left out."""
+    found: dict[str, list[int]] = {}
+    for (source, target), size in zip(record.edges, record.link_bytes.tolist(), strict=True):
+        kinds = f"{graph.nodes[source]['kind']}->{graph.nodes[target]['kind']}"
+        if size:
+            found.setdefault(kinds, []).append(size)
+    return found
+
+
 def test_without_relays_a_rail_is_reached_by_the_network_only() -> None:
     # Two nodes of eight: 8 of 16 blocks stay on the node or go to oneself, 7 of the other 8 go by NVLink first.
     graph = machine("hgx-h100", 2, 8, "one-switch")
@@ -217,127 +226,6 @@ def test_cross_nic_decides_where_rings_leave_a_node() -> None:
     assert all(into == out for into, out in ends("0"))
     assert all(into != out for into, out in ends("1"))
     assert ends("2")[:2] == [(0, 1), (1, 0)]  # in pairs that run against each other
-
-
-# Bytes on links
-
-
-def crossed(graph: "Graph", record: Record) -> dict[str, list[int]]:
-    """Return the bytes of every link by the kinds of its ends, links of GPUs and NICs without traffic left out."""
-    found: dict[str, list[int]] = {}
-    for (source, target), size in zip(record.edges, record.link_bytes.tolist(), strict=True):
-        kinds = f"{graph.nodes[source]['kind']}->{graph.nodes[target]['kind']}"
-        if size:
-            found.setdefault(kinds, []).append(size)
-    return found
-
-
-def moved(nodes: int, gpus: int, collective: str, algorithm: str, size: int, **more: Any) -> dict[str, list[int]]:
-    graph = machine("hgx-h100", nodes, gpus, "one-switch")
-    group = communicator(graph)
-    built = build(group, collective, size, algorithm=algorithm, protocol="simple", free=True, **more)
-    return crossed(graph, simulate(graph, built.schedule, record="summary"))
-
-
-OUT, IN = "gpu->nvswitch", "nvswitch->gpu"
-SENT, CAME = "nic->network_switch", "network_switch->nic"
-SHAPES = [(1, gpus) for gpus in range(2, 9)] + [(2, 1), (2, 8), (3, 2), (3, 5), (4, 1), (4, 4), (5, 3)]
-LARGE = [(7, 1), (8, 1), (16, 1), (8, 2), (4, 8), (7, 8), (8, 8), (16, 8)]
-ALL_SHAPES: list[Any] = [*SHAPES, *(pytest.param(*shape, marks=SLOW) for shape in LARGE)]
-
-
-@pytest.mark.parametrize(("nodes", "gpus"), ALL_SHAPES)
-def test_a_ring_carries_2s_n_minus_1_over_n_past_every_rank(nodes: int, gpus: int) -> None:
-    # In all 2S(n - 1) over each step of the ring's n hops; of g hops from a node's GPUs g - 1 are inside.
-    ranks, size = nodes * gpus, nodes * gpus * 3 * 4 * KIB
-    found = moved(nodes, gpus, "all_reduce", "ring", size)
-    total = 2 * size * (ranks - 1)
-    between = total * nodes / ranks if nodes > 1 else 0
-    for near, far in ((OUT, SENT), (IN, CAME)):
-        assert sum(found.get(near, [])) + sum(found.get(far, [])) == total
-        assert sum(found.get(far, [])) == pytest.approx(between, rel=1e-3)  # blocks are cut at 16 bytes
-
-
-@pytest.mark.parametrize(("nodes", "gpus"), ALL_SHAPES)
-def test_a_tree_carries_s_up_and_down_on_each_of_its_edges(nodes: int, gpus: int) -> None:
-    size = 32 * 96 * KIB
-    found = moved(nodes, gpus, "all_reduce", "tree", size)
-    for links in (OUT, IN):
-        assert sum(found.get(links, [])) == 2 * size * nodes * (gpus - 1)
-    for links in (SENT, CAME):
-        assert sum(found.get(links, [])) == 2 * size * (nodes - 1)
-
-
-DEGREES = {
-    # Neighbours of each node in both trees together (nccl.md 2.4); each edge carries S/2 each way.
-    2: [2, 2],
-    3: [3, 2, 3],
-    4: [2, 4, 4, 2],
-    7: [3, 2, 4, 4, 4, 4, 3],
-    8: [2, 4, 4, 4, 4, 4, 4, 2],
-}
-
-
-@pytest.mark.parametrize("nodes", DEGREES)
-@pytest.mark.parametrize("algorithm", ["tree", "nvls_tree"])
-def test_a_nodes_network_carries_half_of_s_for_each_neighbour_in_both_trees(nodes: int, algorithm: str) -> None:
-    gpus, size = 2, 16 * 128 * KIB
-    graph = machine("hgx-h100", nodes, gpus, "one-switch")
-    built = build(communicator(graph), "all_reduce", size, algorithm=algorithm, protocol="simple", free=True, channels=16)
-    record = simulate(graph, built.schedule, record="summary")
-    for inwards in (False, True):
-        found = [0] * nodes
-        for (source, target), bytes_ in zip(record.edges, record.link_bytes.tolist(), strict=True):
-            nic, other = (target, source) if inwards else (source, target)
-            if graph.nodes[other]["kind"] == "network_switch":
-                found[int(graph.nodes[nic]["host"].removeprefix("node"))] += bytes_
-        assert found == [degree * size // 2 for degree in DEGREES[nodes]]
-    assert sum(DEGREES[nodes]) == sum(len(tree.children[v]) * 2 for tree in node_trees(nodes) for v in range(nodes))
-
-
-@pytest.mark.parametrize("gpus", range(2, 9))
-def test_nvls_carries_s_and_s_over_h_each_way(gpus: int) -> None:
-    size = gpus * 16 * 16 * KIB  # every head of every channel has a chunk of 16 KiB
-    found = moved(1, gpus, "all_reduce", "nvls", size)
-    assert found[OUT] == found[IN] == [size + size // gpus] * gpus
-
-
-@pytest.mark.parametrize("gpus", range(2, 9))
-def test_nvls_gathers_and_scatters_s_one_way_and_s_over_n_the_other(gpus: int) -> None:
-    size = gpus * 64 * KIB
-    gathered, scattered = (moved(1, gpus, name, "nvls", size) for name in ("all_gather", "reduce_scatter"))
-    assert gathered[OUT] == scattered[IN] == [size // gpus] * gpus
-    assert gathered[IN] == scattered[OUT] == [size] * gpus
-
-
-@pytest.mark.parametrize(
-    ("nodes", "gpus"), [(3, 2), *(pytest.param(*shape, marks=SLOW) for shape in ((2, 8), (4, 4), (16, 8)))]
-)
-def test_trees_of_nvls_carry_as_much_on_nvlink_and_s_on_each_edge(nodes: int, gpus: int) -> None:
-    size = gpus * 16 * 16 * KIB
-    found = moved(nodes, gpus, "all_reduce", "nvls_tree", size)
-    assert found[OUT] == found[IN] == [size + size // gpus] * (nodes * gpus)
-    assert sum(found[SENT]) == sum(found[CAME]) == 2 * size * (nodes - 1)
-
-
-@pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter"])
-@pytest.mark.parametrize("nodes", [2, 3, 5, 8, 13, 16])
-def test_pat_carries_every_other_ranks_block_once(collective: str, nodes: int) -> None:
-    block = 12 * KIB
-    found = moved(nodes, 1, collective, "pat", nodes * block)
-    assert found[SENT] == found[CAME] == [(nodes - 1) * block] * nodes
-
-
-@pytest.mark.parametrize(
-    ("nodes", "gpus"), [*SHAPES, *(pytest.param(*shape, marks=SLOW) for shape in LARGE if shape[0] * shape[1] > 16)]
-)
-def test_all_to_all_goes_by_nvlink_to_the_rail_of_its_receiver(nodes: int, gpus: int) -> None:
-    # NVLink: to g - 1 peers and, for each other node, to the g - 1 GPUs on other rails; network: to n - g ranks.
-    block, ranks = 8 * KIB, nodes * gpus
-    found = moved(nodes, gpus, "alltoall", PEERS, ranks * block)
-    near, far = [nodes * (gpus - 1) * block] * ranks, [(ranks - gpus) * block] * ranks
-    assert found.get(OUT, []) == found.get(IN, []) == (near if gpus > 1 else [])
-    assert found.get(SENT, []) == found.get(CAME, []) == (far if nodes > 1 else [])
 
 
 # A measured pair
