@@ -289,6 +289,24 @@ def test_trees_of_nvls_carry_that_on_nvlink_and_half_of_a_heads_part_on_every_ed
     )
 
 
+@pytest.mark.parametrize("nodes", [2, 3])
+@pytest.mark.parametrize(
+    ("algorithm", "eighths"),
+    # Of S: with eight heads an eighth to each of seven others and back; on a chain, at whose ends each GPU is in turns, S up
+    # and S down on seven links of eight; NVLS S and an eighth.
+    [("collnet_direct", 14), ("collnet_chain", 14), ("nvls", 9)],
+)
+def test_a_network_that_adds_gets_and_gives_an_eighth_of_s_at_every_nic(nodes: int, algorithm: str, eighths: int) -> None:
+    graph = machine(nodes, 8).copy()
+    graph.nodes["network"]["reduce"] = True
+    size = 4096 * KIB  # 16 channels and 8 heads with 32 KiB each
+    group = communicator(graph, environment={"NCCL_COLLNET_ENABLE": "1"})
+    built = build(group, "all_reduce", size, algorithm=algorithm, protocol="simple", free=True, channels=16)
+    prove(built.schedule)
+    assert built.channels == 16
+    assert carried(graph, built.schedule) == expected(nodes, 8, lambda *_: eighths * size // 8, lambda *_: size // 8)
+
+
 @pytest.mark.parametrize("collective", ["all_gather", "reduce_scatter"])
 @pytest.mark.parametrize("nodes", [2, 3, 4, 5, 8, 13, 16])
 def test_pat_carries_every_other_ranks_block_once(collective: str, nodes: int) -> None:
