@@ -1,5 +1,9 @@
 """Plans over nodes, written by hand: trees of nodes with chains of GPUs, trees of heads, and the channels' shares."""
 
+from dataclasses import replace
+
+import topologies
+from netsim.runs import simulate
 from netsim.schedule.nccl.plan import Channel, Plan, Tree
 
 # Parents of each node in the first and the second tree, as nccl.md 2.4 works them out.
@@ -65,3 +69,19 @@ def plan_of(algorithm, nodes, gpus, size, trees, *, protocol="simple", chunk=409
     channels = tuple(Channel(number, tree=tree) for number, tree in enumerate(trees))
     more = {"nodes": nodes_of(nodes, gpus), "threads": 640} | more
     return Plan(collective, algorithm, protocol, ranks, size, channels, shares_of(total, len(trees)), chunk, **more)
+
+
+def servers(nodes, *, nvlink=1e15, cable=1e15):
+    """HGX H100 servers with a NIC a GPU and a network that adds, without latencies; other links never count."""
+    graph = topologies.build("hgx-h100", nodes=nodes, nic="ndr400").copy()
+    graph.nodes["network"]["reduce"] = True
+    for source, target, edge in graph.edges(data=True):
+        rate = nvlink if edge["link"].kind == "nvlink4" else cable if "network" in (source, target) else 1e15
+        edge["link"] = replace(edge["link"], latency_s=0.0, bandwidth_bytes_per_s=rate, protocols=None)
+    return graph
+
+
+def further_s(graph, schedules):
+    """Seconds by which the second of two schedules takes longer than the first."""
+    first, second = (simulate(graph, schedule, record="summary").time_s for schedule in schedules)
+    return second - first

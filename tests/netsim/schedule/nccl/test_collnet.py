@@ -15,7 +15,7 @@ from netsim.schedule.nccl.plan import Channel
 from netsim.schedule.proof import prove
 from netsim.schedule.replay import replay
 from netsim.testing import star
-from tests.netsim.schedule.nccl.over_nodes import chained_tree, node_chains, nodes_of, plan_of
+from tests.netsim.schedule.nccl.over_nodes import chained_tree, further_s, node_chains, nodes_of, plan_of, servers
 
 KIB = 1024
 PLACES = [(nodes, gpus) for nodes in (1, 2, 3, 4) for gpus in range(1, 9) if nodes * gpus > 1]
@@ -101,23 +101,22 @@ def test_small_messages_cost_the_hops_inside_and_one_way_through_the_network():
     assert simulate(star(6), collnet.build_chain(plan)).time_s == pytest.approx(5e-6 + 5e-9, rel=1e-3)
 
 
-def network_that_adds(nodes):
-    graph = topologies.build("hgx-h100", nodes=nodes, nic="ndr400")
-    graph.nodes["network"]["reduce"] = True
-    return graph
+@pytest.mark.parametrize("nodes", [2, 4])
+@pytest.mark.parametrize(("build", "plan", "channels"), [(collnet.build_direct, direct, 4), (collnet.build_chain, chain, 8)])
+def test_the_number_of_nodes_does_not_matter(nodes, build, plan, channels):
+    # Inside a node GPUs send 2 S x 7/8 over 370.8 GB/s, both ways of building it: further 16 MiB take 79.2 us; the network
+    # has S/8 a NIC.
+    plans = [plan(nodes, 8, mib << 20, channels=channels, chunk=128 * KIB, costs=FREE) for mib in (16, 32)]
+    seconds = further_s(servers(nodes, nvlink=370.8e9, cable=50e9), map(build, plans))
+    assert seconds == pytest.approx(1.75 * (16 << 20) / 370.8e9, rel=1e-6)
 
 
-def test_the_number_of_nodes_does_not_matter():
-    # Inside a node GPUs send 2 S x 7/8 over 370.8 GB/s, both ways of building it: 16 MiB take 79.2 us; the network has
-    # S/8 a NIC. With whole chunks of 128 KiB on four channels that takes less than twice as long, on two nodes and four.
-    size, plain_s = 16 << 20, 1.75 * (16 << 20) / 370.8e9
-    for build, plan in ((collnet.build_direct, direct), (collnet.build_chain, chain)):
-        two, four = (
-            simulate(network_that_adds(nodes), build(plan(nodes, 8, size, channels=8, chunk=128 * KIB, costs=FREE))).time_s
-            for nodes in (2, 4)
-        )
-        assert plain_s < two < 2 * plain_s
-        assert four == pytest.approx(two, rel=0.01)
+@pytest.mark.parametrize(("build", "plan", "channels"), [(collnet.build_direct, direct, 4), (collnet.build_chain, chain, 8)])
+def test_slow_nics_bind_by_an_eighth_of_the_size(build, plan, channels):
+    # 16 MiB / 8 at 10 GB/s: 210 us.
+    plans = [plan(2, 8, mib << 20, channels=channels, chunk=128 * KIB, costs=FREE) for mib in (16, 32)]
+    seconds = further_s(servers(2, nvlink=370.8e9, cable=10e9), map(build, plans))
+    assert seconds == pytest.approx((16 << 20) / 8 / 10e9, rel=1e-6)
 
 
 def test_the_network_must_be_able_to_add():

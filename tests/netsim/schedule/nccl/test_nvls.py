@@ -15,7 +15,7 @@ from netsim.schedule.nccl.plan import Channel
 from netsim.schedule.proof import prove
 from netsim.schedule.replay import replay
 from netsim.testing import star
-from tests.netsim.schedule.nccl.over_nodes import plan_of
+from tests.netsim.schedule.nccl.over_nodes import further_s, plan_of, servers
 
 KIB = 1024
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
@@ -93,15 +93,18 @@ def test_over_nodes_heads_give_the_network_their_part_and_get_it_back(nodes, gpu
 
 
 def test_over_nodes_a_network_that_adds_makes_their_number_immaterial():
-    # NVLink carries S (1 + 1/8) each way, a NIC S/8: 16 MiB take 50.9 us at least, whether over two nodes or four.
-    times = []
+    # NVLink carries S (1 + 1/8) each way, a NIC S/8: further 8 MiB take 25.5 us at 370.8 GB/s, over two nodes and over four.
     for nodes in (2, 4):
-        graph = topologies.build("hgx-h100", nodes=nodes, nic="ndr400")
-        graph.nodes["network"]["reduce"] = True
-        plan = plan_of("nvls", nodes, 8, 16 << 20, [None] * 8, chunk=64 * KIB, costs=FREE)
-        times.append(simulate(graph, nvls.build(plan)).time_s)
-    assert 50.9e-6 < times[0] < 2 * 50.9e-6
-    assert times[1] == pytest.approx(times[0], rel=0.01)
+        plans = [plan_of("nvls", nodes, 8, mib << 20, [None] * 2, chunk=64 * KIB, costs=FREE) for mib in (8, 16)]
+        seconds = further_s(servers(nodes, nvlink=370.8e9, cable=50e9), map(nvls.build, plans))
+        assert seconds == pytest.approx(9 / 8 * (8 << 20) / 370.8e9, rel=1e-6)
+
+
+def test_over_nodes_slow_nics_bind_nvls_by_an_eighth_of_the_size():
+    # At 10 GB/s a NIC takes 105 us for an eighth of 8 MiB.
+    plans = [plan_of("nvls", 2, 8, mib << 20, [None] * 2, chunk=64 * KIB, costs=FREE) for mib in (8, 16)]
+    seconds = further_s(servers(2, nvlink=370.8e9, cable=10e9), map(nvls.build, plans))
+    assert seconds == pytest.approx((8 << 20) / 8 / 10e9, rel=1e-6)
 
 
 def test_heads_may_be_some_ranks_only():
