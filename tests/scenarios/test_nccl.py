@@ -96,16 +96,50 @@ def test_groups_that_are_alike_are_built_once_and_others_each(monkeypatch: pytes
     assert built == [4, 2, 2]
 
 
-def test_windows_have_kernels_and_copy_engines():
-    kernel = run_spec(replace(EIGHT, algorithm="symmetric", size_bytes=8))
-    assert (kernel.algorithm, kernel.protocol) == ("symmetric:agxllmc_r", "ll")
-    # NCCL's own estimate is 4.8 us for one shot, 8.1 for two in the switch.
-    assert kernel.time_us == pytest.approx(4.5, abs=0.4)
-    two = run_spec(replace(EIGHT, algorithm="symmetric:rsxldmc_agxstmc", size_bytes=8))
-    assert two.time_us == pytest.approx(8.1, abs=0.4)
-    assert run_spec(replace(EIGHT, algorithm="symmetric", size_bytes=8, nccl=UNSTARTED)).time_us < kernel.time_us - 1
+KERNELS = ("agxll_r", "agxllmc_r", "rsxld_agxst", "rsxldmc_agxstmc")
+"""Of an all-reduce: one shot by LL, without and with multicast; two shots, without and in the switch."""
+
+
+def on_windows_us(kernel, size, nccl=UNSTARTED):
+    return run_spec(replace(EIGHT, algorithm=f"symmetric:{kernel}", size_bytes=size, nccl=nccl)).time_us
+
+
+@pytest.mark.parametrize(("size", "kernel", "protocol"), [(8, "agxllmc_r", "ll"), (2**26, "rsxldmc_agxstmc", "simple")])
+def test_windows_have_kernels_one_shot_for_a_few_bytes_and_sums_in_the_switch_for_many(size, kernel, protocol):
+    row = run_spec(replace(EIGHT, algorithm="symmetric", size_bytes=size))
+    assert (row.algorithm, row.protocol) == (f"symmetric:{kernel}", protocol)
+
+
+@pytest.mark.parametrize("size", [8, 2**16, 2**20, 2**24])
+def test_the_kernel_that_nccl_takes_is_within_a_tenth_of_the_quickest(size):
+    taken = run_spec(replace(EIGHT, algorithm="symmetric", size_bytes=size, nccl=UNSTARTED))
+    assert taken.time_us <= 1.1 * min(on_windows_us(kernel, size) for kernel in KERNELS)
+
+
+def test_one_shot_is_quicker_for_a_few_bytes_and_two_shots_for_many():
+    # One way by LL beside two ways and barriers; 2 x 7 S out of each GPU, LL's flags included, beside 14/8 S: eight times.
+    assert on_windows_us("agxll_r", 8) < on_windows_us("rsxld_agxst", 8) / 2
+    assert on_windows_us("agxll_r", 2**24) > 8 * on_windows_us("rsxld_agxst", 2**24)
+
+
+def test_a_ring_of_eight_takes_the_fourteen_hops_of_which_one_shot_takes_one():
+    ring = run_spec(replace(EIGHT, algorithm="ring", protocol="ll", size_bytes=8, nccl=UNSTARTED))
+    assert ring.time_us == pytest.approx(14 * on_windows_us("agxll_r", 8), rel=0.03)
+
+
+def test_a_kernel_on_windows_starts_as_late_whatever_its_bytes():
+    late = [on_windows_us("agxll_r", size, NcclOptions()) - on_windows_us("agxll_r", size) for size in (8, 2**20)]
+    assert late[0] == pytest.approx(late[1], rel=1e-6)
+    assert late[0] > 1
+
+
+def test_windows_have_copy_engines():
     copies = run_spec(replace(EIGHT, collective="alltoall", algorithm="copy_engine", size_bytes=2**26))
     assert copies.algorithm == "copy_engine"
+    assert copies.time_us > 7 / 8 * 2**26 / 370.8e9 * 1e6  # what leaves each GPU, at the rate of its NVLinks
+
+
+def test_windows_need_one_nvlink_domain_and_a_release_that_has_them():
     with pytest.raises(NetsimError, match="one NVLink domain"):
         run_spec(replace(EIGHT, machine=Machine("hgx-h100", nodes=2, nic="ndr400"), algorithm="symmetric"))
     with pytest.raises(NetsimError, match=r"NCCL 2\.26\.2 has none"):

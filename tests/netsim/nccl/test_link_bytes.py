@@ -289,6 +289,28 @@ def test_trees_of_nvls_carry_that_on_nvlink_and_half_of_a_heads_part_on_every_ed
     )
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "protocol", "eighths"),
+    # Of S: one shot writes it to seven others by LL; two shots load 7/8 and store 7/8; in the switch S and an eighth.
+    [
+        ("symmetric:agxll_r", "ll", 2 * 7 * 8),
+        ("symmetric:rsxld_agxst", "simple", 7 + 7),
+        ("symmetric:rsxldmc_agxstmc", "simple", 9),
+    ],
+)
+def test_kernels_on_windows_carry_what_their_shots_need(algorithm: str, protocol: str, eighths: int) -> None:
+    size = 5040 * 8 * 16  # whole for all ranks in as many blocks as there may be
+    built = build(group_of(1, 8), "all_reduce", size, algorithm=algorithm, free=True)
+    assert (built.protocol, 5040 % built.channels) == (protocol, 0)
+    assert carried(machine(1, 8), built.schedule) == expected(1, 8, lambda *_: eighths * size // 8, lambda *_: 0)
+
+
+def test_copy_engines_carry_each_block_once() -> None:
+    size = 256 * KIB
+    built = build(group_of(1, 8), "alltoall", size, algorithm="copy_engine", free=True)
+    assert carried(machine(1, 8), built.schedule) == expected(1, 8, lambda *_: 7 * size // 8, lambda *_: 0)
+
+
 @pytest.mark.parametrize("nodes", [2, 3])
 @pytest.mark.parametrize(
     ("algorithm", "eighths"),

@@ -91,6 +91,16 @@ def test_in_place_copy_engines_copy_no_block_of_their_own() -> None:
     assert len(own) - len(place) == 2
 
 
+def test_in_place_copy_engines_have_the_whole_link() -> None:
+    # Further 64 MiB of an all-to-all of two: half of them at 370.8 GB/s, whatever a copy costs.
+    graph = topologies.build("hgx-h100", gpus_per_node=2)
+    first, second = (
+        simulate(graph, build(pair(), "alltoall", size, algorithm="copy_engine", in_place=True).schedule).time_s
+        for size in (64 * MIB, 128 * MIB)
+    )
+    assert second - first == pytest.approx(32 * MIB / 370.8e9, rel=1e-6)
+
+
 def test_registered_buffers_receive_for_nothing() -> None:
     # The last step of an all-gather on two ranks: two slices of 256 KiB a rank.
     figures = costs("hopper", "simple")
