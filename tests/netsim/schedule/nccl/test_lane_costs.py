@@ -109,6 +109,17 @@ def test_two_lanes_take_turns_on_their_gpus_link_in_pieces_of_64_kib():
     assert ends == pytest.approx([18 * 65.536, 4 * 65.536], rel=1e-6)
 
 
+def test_two_sends_of_a_rank_take_turns_on_its_link_in_pieces_of_64_kib_too():
+    # Three ranks have 256 KiB for each other. Two pieces of a lane may wait, so that of eight pieces of 65.536 us the first
+    # message's are the first, second, fifth and sixth.
+    plan = peer_plan("alltoall", [range(3)], 3 * 256 * KIB, channels=1, per_peer=1, protocol="simple", in_place=True)
+    schedule = sendrecv.build(replace(plan, costs=Costs()))
+    record = simulate(star(3, latency_s=0.0), schedule)
+    for rank in range(3):
+        ends = record.end_s[(schedule.kind == TRANSFER) & (schedule.src == rank)] * 1e6
+        assert ends == pytest.approx([6 * 65.536, 8 * 65.536], rel=1e-6)
+
+
 def test_lines_of_ll_are_not_fed_in_pieces():
     # Twice the bytes on the wire: 128 and 256 KiB of the lanes that ask first and second, one after the other.
     schedule = ring.build(plan_of("broadcast", 2, [64 * KIB, 128 * KIB], "ll"))
