@@ -147,25 +147,22 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
     sort = np.where(kind == COMPUTE, 0, sort)
     width = max(ranks, len(schedule.groups), 1)
     code = np.where(sort == 0, 0, (sort * ranks + np.maximum(end, 0)) * width + other)
-    flows = router.flows
-    labels = np.arange(flows)
-    if flows > 1:
-        code = code * flows + np.where(kind == TRANSFER, _turns(code) % flows, 0)
-    elif schedule.flow.any():
-        # Hashed routes hash a message's flow; static ones have as many ways as ranks have network cards.
-        flow = schedule.flow if router.seed is not None else schedule.flow % router.ways
-        labels, flow_of = distinct(flow.astype(np.int64))
-        flows = len(labels)
-        code = code * flows + np.where(kind == TRANSFER, flow_of, 0)
-    codes, path_of = distinct(code)
-    rest, flow = np.divmod(codes, flows)
+    relays = int(schedule.via.max(initial=-1)) + 2
+    # Which way a message takes between its ends: a flow, and a rank that it goes via, from 1 up, or none.
+    ways, way_of = distinct(np.where(kind == TRANSFER, _flows(router, schedule, code) * relays + schedule.via + 1, 0))
+    codes, path_of = distinct(code * len(ways) + way_of)
+    rest, way = np.divmod(codes, len(ways))
     rest, target = np.divmod(rest, width)
     what, rank = np.divmod(rest, ranks)
+    flow, via = np.divmod(ways[way], relays)
     paths: list[Path] = [()] * len(codes)
-    direct = np.flatnonzero(what == 1)
-    pairs = zip(*(column[direct].tolist() for column in (rank, target, labels[flow])), strict=True)
+    direct = np.flatnonzero((what == 1) & (via == 0))
+    pairs = zip(*(column[direct].tolist() for column in (rank, target, flow)), strict=True)
     for place, path in zip(direct.tolist(), router.paths(list(pairs)), strict=True):
         paths[place] = path
+    for place in np.flatnonzero(via).tolist():
+        over = int(via[place]) - 1
+        paths[place] = router.path(int(rank[place]), over) + router.path(over, int(target[place]), int(flow[place]))
     switches: dict[tuple[int, str], int] = {}
     for place in np.flatnonzero(what > 1).tolist():
         ability, group = "reduce" if what[place] % 2 else "multicast", int(target[place])
@@ -173,12 +170,21 @@ def _paths(router: Router, schedule: Schedule) -> tuple[list[Path], npt.NDArray[
             switches[group, ability] = router.switch(schedule.groups[group], ability)
         switch, member = switches[group, ability], int(rank[place])
         paths[place] = router.path_up(member, switch) if what[place] < 4 else router.path_down(switch, member)
-    if len(labels) == 1:
+    if len(ways) == 1:
         return paths, path_of
     # Flows that go the same way are alike.
     places: dict[Path, int] = {}
     place_of = np.array([places.setdefault(path, len(places)) for path in paths], np.int64)
     return list(places), place_of[path_of]
+
+
+def _flows(router: Router, schedule: Schedule, code: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return by which of the flows between its ends each transfer goes: `code` tells the ends."""
+    if router.flows > 1:
+        return _turns(code) % router.flows
+    # Hashed routes hash a message's flow; static ones have as many ways as ranks have network cards.
+    flow = schedule.flow.astype(np.int64)
+    return flow % router.ways if router.seed is None and flow.any() else flow
 
 
 def distinct(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

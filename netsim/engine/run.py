@@ -134,6 +134,7 @@ def schedule_digest(schedule: Schedule) -> str:
     digest = hashlib.sha256(repr(facts).encode())
     # What lanes cost is left out where nothing has such a cost.
     quiet = [name for name in ("work", "feed", "early", "flow") if not getattr(schedule, name).any()]
+    quiet += ["via"] if (schedule.via < 0).all() else []
     columns = [name for name, _, _ in COLUMNS if name not in ("chunk", "step", *quiet)]
     ranges = () if schedule.ranges_start is None else ("ranges_start", "ranges_offset", "ranges_size")
     for name in (*columns, "requires_start", "requires_op", "requires_milestone", "requires_lag", *ranges):

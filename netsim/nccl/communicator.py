@@ -48,6 +48,8 @@ class Communicator:
     """Whether a GPU may send through a peer of its node that sits at another NIC."""
     rails: tuple[int, ...] = ()
     """NIC of each rank, numbered within its node; empty where there is none."""
+    cards: tuple[tuple[int, ...], ...] = ()
+    """All NICs that are nearest to each rank, numbered likewise; empty where there is none."""
     version: Version = DEFAULT
     environment: Mapping[str, str] = field(default_factory=dict)
     """NCCL's environment variables as the user gave them, by name."""

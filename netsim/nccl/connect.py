@@ -65,7 +65,8 @@ def _enough(count: int, available: int) -> None:
 
 def _channel(communicator: Communicator, algorithm: str, source: Source) -> Channel:
     if algorithm == RING:
-        return Channel(0, ring=ring(communicator, source.order), flows=_ring_flows(communicator, source.order))
+        flows, relays = _ring_ways(communicator, source.order)
+        return Channel(0, ring=ring(communicator, source.order), flows=flows, relays=relays)
     if algorithm == TREE:
         # Up and down go by the card at the first GPU of the chain.
         ends = [(order.gpus[0], order.nic_in) for order in _graph(communicator, TREE).orders]
@@ -78,11 +79,22 @@ def _channel(communicator: Communicator, algorithm: str, source: Source) -> Chan
     return Channel(0)
 
 
-def _ring_flows(communicator: Communicator, channel: int) -> Ranks:
-    """Return by which of its cards the last GPU of each node sends on a ring; `ring` says which nodes swap channels."""
+def _ring_ways(communicator: Communicator, channel: int) -> tuple[Ranks, Ranks]:
+    """Return by which of its cards, or of whose, the last GPU of each node sends; `ring` says which nodes swap channels."""
     ends = [(order.gpus[-1], order.nic_out) for order in _graph(communicator, RING).orders]
     turned = channel ^ 1 if swaps_rails(communicator) else channel
-    return tuple(_card(ends, turned if number % 2 else channel) for number in range(len(communicator.nodes)))
+    taken = [turned if number % 2 else channel for number in range(len(communicator.nodes))]
+    flows = tuple(_card(ends, number) for number in taken)
+    relays = tuple(_relay(communicator, node, *ends[number]) for node, number in zip(communicator.nodes, taken, strict=True))
+    return flows, relays
+
+
+def _relay(communicator: Communicator, node: Ranks, gpu: int, card: int | None) -> int:
+    """Return the rank of a node that sits at a card which is none of a GPU's own, so that it sends through it; else -1."""
+    cards = communicator.cards
+    if card is None or not communicator.pxn or not cards or card in cards[node[gpu]]:
+        return -1
+    return next((rank for rank in node if card in cards[rank]), -1)
 
 
 def _card(ends: Sequence[tuple[int, int | None]], channel: int) -> int:

@@ -95,6 +95,7 @@ def communicator(
     told = _from_file(given)
     nodes = [replace(node, graphs={**node.graphs, **told}) for node in nodes]
     found = {id(system): node for system, node in zip(distinct, nodes, strict=True)}
+    by_rank = _cards(layout.nodes, [found[id(system)].cards for system in layout.systems])
     vendors = {system.cpu[1] for system in distinct}
     ports = [system.net_GBps(net) for system in distinct for net in system.nets]
     capabilities = [system.devices[gpu].sm for system in distinct for gpu in system.gpus]
@@ -114,7 +115,8 @@ def communicator(
         p2p=all(node.p2p for node in nodes),
         peer_links=min(node.peer_links for node in nodes),
         pxn=all(reach.pxn for reach in reaches),
-        rails=_rails(layout.nodes, [found[id(system)].rails for system in layout.systems]),
+        rails=tuple(cards[0] for cards in by_rank),
+        cards=by_rank,
         version=version,
         environment=given,
     )
@@ -197,7 +199,7 @@ class _Node:
     gdr: bool
     p2p: bool
     peer_links: int
-    rails: tuple[int, ...]
+    cards: tuple[tuple[int, ...], ...]
 
 
 @lru_cache(maxsize=64)
@@ -216,15 +218,15 @@ def _searched(system: NodeSystem, reach: Reach, version: Version, cross_nic: int
     if nvls and multicast:
         graphs[NVLS] = search.graph(NVLS, 1, most_channels(version))
     links = _peer_links(paths, version)
-    rails = tuple(paths.nets_of(gpu)[0] for gpu in range(len(system.gpus))) if system.nets else ()
-    return _Node(graphs, _joined_by_switch(paths), multicast, not _stages(paths, ring), paths.p2p, links, rails)
+    cards = tuple(tuple(paths.nets_of(gpu)) for gpu in range(len(system.gpus))) if system.nets else ()
+    return _Node(graphs, _joined_by_switch(paths), multicast, not _stages(paths, ring), paths.p2p, links, cards)
 
 
-def _rails(nodes: tuple[tuple[int, ...], ...], rails: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the NIC of each rank from those of each node's GPUs."""
-    if not all(rails):
+def _cards(nodes: tuple[tuple[int, ...], ...], cards: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[int, ...], ...]:
+    """Return the NICs of each rank from those of each node's GPUs."""
+    if not all(cards):
         return ()
-    of_rank = {rank: rail for node, its in zip(nodes, rails, strict=True) for rank, rail in zip(node, its, strict=True)}
+    of_rank = {rank: own for node, its in zip(nodes, cards, strict=True) for rank, own in zip(node, its, strict=True)}
     return tuple(of_rank[rank] for rank in sorted(of_rank))
 
 

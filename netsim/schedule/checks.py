@@ -54,6 +54,11 @@ def check_schedule(schedule: Schedule, ops: Ids) -> None:
         (np.isin(kind, (BRANCH, OUTPUT, COMPUTE)) & (schedule.src >= 0), "has a source rank although it has none to send"),
         (np.isin(kind, (TRUNK, LEG, COMPUTE)) & (schedule.dst >= 0), "has a destination rank although it ends elsewhere"),
         ((kind == TRANSFER) & (schedule.src == schedule.dst), "sends to its own rank"),
+        ((schedule.via < -1) | (schedule.via >= schedule.ranks), f"goes via a rank outside {ranks}"),
+        (
+            (schedule.via >= 0) & ((kind != TRANSFER) | (schedule.via == schedule.src) | (schedule.via == schedule.dst)),
+            "goes via a rank, which only a transfer does, and not via its own ends",
+        ),
         (
             in_switch & ((schedule.group < 0) | (schedule.group >= len(schedule.groups))),
             "works in a switch but names no group",

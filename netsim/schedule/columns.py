@@ -49,6 +49,7 @@ COLUMNS: tuple[tuple[str, type[np.generic], object], ...] = (
     ("feed", np.int64, 0),
     ("early", np.bool_, False),
     ("flow", np.int32, 0),
+    ("via", np.int32, -1),
     ("resource", np.int32, -1),
     ("units", np.int32, 0),
 )
@@ -103,6 +104,8 @@ class Schedule:
     flow: npt.NDArray[np.int32]
     """Messages of one pair and flow take one way. A rank with several network cards sends flow f by card f modulo their
     number; hashed routes hash all of it."""
+    via: npt.NDArray[np.int32]
+    """For transfers between servers the rank whose network card sends it, in place of the source's own; -1 for that."""
     resource: npt.NDArray[np.int32]
     """What a compute operation occupies (an SM share, a copy engine), or -1."""
     units: npt.NDArray[np.int32]

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netsim.errors import FabricError
+from netsim.errors import FabricError, ScheduleError
 from netsim.fabric import Link
 from netsim.routing import Router
 from netsim.runs import simulate
 from netsim.schedule.dag import ScheduleBuilder
 from netsim.testing import star
+from topologies import build
 
 
 def graph_of(nodes, cables, **attributes):
@@ -460,3 +461,21 @@ def test_hashed_routes_of_a_pair_differ_by_flow_and_static_ones_do_not():
         record = simulate(Router(graph, policy), schedule)
         loads = zip(record.edges, record.link_bytes.tolist(), strict=True)
         assert least <= sum(edge[0] == "in" and sent > 0 for edge, sent in loads) <= most
+
+
+def test_what_goes_via_a_rank_leaves_by_its_network_card():
+    graph = build("hgx-h100", nodes=2, nic="ndr400")
+    plan = ScheduleBuilder("broadcast", "via", ranks=16, size_bytes=1000)
+    plan.send(0, 8, size=1000, via=3)
+    record = simulate(graph, plan.build())
+    used = [edge for edge, sent in zip(record.edges, record.link_bytes.tolist(), strict=True) if sent]
+    assert {("node0/gpu0", "node0/nvswitch"), ("node0/nvswitch", "node0/gpu3"), ("node0/nic3", "network")} <= set(used)
+    assert used[-1][1] == "node1/gpu0" or ("node1/pcie_switch0", "node1/gpu0") in used
+
+
+@pytest.mark.parametrize(("via", "words"), [(2, "via a rank outside 0 to 1"), (0, "not via its own ends"), (1, "own ends")])
+def test_messages_go_via_other_ranks_alone(via, words):
+    plan = ScheduleBuilder("broadcast", "via", ranks=2, size_bytes=1000)
+    plan.send(0, 1, size=1000, via=via)
+    with pytest.raises(ScheduleError, match=words):
+        plan.build()

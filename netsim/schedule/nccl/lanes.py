@@ -120,12 +120,13 @@ class Lanes:
         kind: int | None = None,
         group: int = -1,
         flow: int = 0,
+        via: int = -1,
     ) -> int:
         self._check_limit(1)
         if kind is None:
             kind = TRANSFER if src >= 0 else COMPUTE
         row: tuple[float, ...] = (kind, src, dst, offset, size, wire, chunk, step, lane, reduce, from_input)
-        op = self._rows.add((*row, duration, work, feed, early, group, flow), needs)
+        op = self._rows.add((*row, duration, work, feed, early, group, flow, via), needs)
         last = self._last.get(lane)
         if last in self._beside:
             # The lane goes on when all that it writes side by side has left.

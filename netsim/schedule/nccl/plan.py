@@ -58,6 +58,8 @@ class Channel:
     """Payload of its chunks where they differ from the plan's; 0 where they do not."""
     flows: Ranks = ()
     """For each node, which of the network cards of the GPU that sends there it leaves by, where GPUs have several."""
+    relays: Ranks = ()
+    """For each node, the rank whose network card it leaves by, where that is another's than the sender's; else -1."""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,8 @@ class Connection:
     channel: int = 0
     card: int = 0
     """Which of the sender's network cards it uses."""
+    via: int = -1
+    """The rank whose network card it uses, if not the sender's."""
     sent: deque[int] = field(default_factory=deque)
     """Slices that have been sent and not yet received."""
     used: deque[int] = field(default_factory=deque)
@@ -124,6 +126,7 @@ class Program(Lanes):
         self._pace = Pace(plan.protocol, plan.costs, plan.threads)
         self._kept: list[deque[list[int]]] = []
         self._flows = {channel.number: channel.flows for channel in plan.channels}
+        self._relays = {channel.number: channel.relays for channel in plan.channels}
 
     def connection(self, src: int, dst: int, channel: int, role: str = "") -> Connection:
         """Return the connection of a channel from one rank to another."""
@@ -135,6 +138,8 @@ class Program(Lanes):
                 made.credit_s += costs.network.credit_s
                 flows = self._flows.get(channel, ())
                 made.channel, made.card = channel, flows[self._node[src]] if flows else 0
+                relays = self._relays.get(channel, ())
+                made.via = relays[self._node[src]] if relays else -1
                 made.proxy = self.port(src, f"channel {channel} proxy to {dst}{' ' if role else ''}{role}")
         return self._connections[key]
 
@@ -388,6 +393,7 @@ class Program(Lanes):
         wire = self.kind.wire(size)
         needs = [(*made[:2], self.plan.costs.network.handshake_s(wire)), *self._taken(connection)]
         pairs = self.plan.queue_pairs
+        more["via"] = -1 if connection.via in (connection.src, connection.dst) else connection.via
         more["flow"] = flow_of(connection.card, connection.channel, connection.count % pairs, pairs)
         op = self._add(connection.proxy, connection.src, connection.dst, offset, size, wire, needs=needs, **more)
         connection.sent.append(op)

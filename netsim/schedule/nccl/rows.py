@@ -15,7 +15,7 @@ from netsim.schedule.dag import ScheduleBuilder
 
 NAMES = (
     *("kind", "src", "dst", "offset", "size", "wire", "chunk", "step", "lane"),
-    *("reduce", "from_input", "duration", "work", "feed", "early", "group", "flow"),
+    *("reduce", "from_input", "duration", "work", "feed", "early", "group", "flow", "via"),
 )
 """Columns of a row, in order."""
 
