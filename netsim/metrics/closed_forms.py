@@ -6,6 +6,7 @@ worked numbers; bounds that hold for every schedule and machine are in `netsim.m
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from weakref import WeakKeyDictionary
 
@@ -120,14 +121,16 @@ def _pat_steps(ranks: int, size_bytes: int, latency_s: float, bandwidth_bytes_pe
     """Return latencies and bytes of PAT in whole blocks, exact in two cases; else None.
 
     At powers of two with a message a dimension each round waits for the one before. With a block a message a rank sends
-    without a pause if a block lasts at least a latency, because what it waits for never came just before.
+    without a pause if a block lasts at least a latency and no message passes on what the one just before brought.
     """
     block = -(-size_bytes // ranks)
     rounds = (ranks - 1).bit_length()
-    messages = len(message_offsets(ranks, block))
+    order = message_offsets(ranks, block)
+    messages = len(order)
     if messages == rounds and ranks == 1 << rounds:
         return rounds, (ranks - 1) * block
-    if messages == ranks - 1 and block >= latency_s * bandwidth_bytes_per_s:
+    pauses = any(later[0] & (later[0] - 1) == before[0] for before, later in pairwise(order))
+    if messages == ranks - 1 and not pauses and block >= latency_s * bandwidth_bytes_per_s:
         return 1, (ranks - 1) * block
     return None
 
