@@ -23,7 +23,7 @@ from netsim.routing import Router
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective, is_whole, read_size
 from netsim.schedule.dag import Schedule, check_is_schedule
-from netsim.schedule.nccl.program import fed_in_few_pieces
+from netsim.schedule.nccl.feed import fed_in_few_pieces
 from netsim.schedule.own import is_file
 from netsim.schedule.pieces import check_pieces
 from netsim.schedule.protocols import IDEAL, protocol_named

@@ -20,7 +20,7 @@ from netsim.runs import result_row, simulate
 from netsim.schedule.catalogue import algorithms_for, build_schedule, options_for
 from netsim.schedule.collective import check_collective
 from netsim.schedule.dag import COMPUTE
-from netsim.schedule.nccl.program import MOST_PIECES, fed_in_few_pieces
+from netsim.schedule.nccl.feed import MOST_PIECES, fed_in_few_pieces
 from netsim.schedule.own import is_file
 from netsim.schedule.pieces import check_pieces
 from netsim.schedule.proof import prove

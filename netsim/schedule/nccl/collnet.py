@@ -10,9 +10,10 @@ from itertools import pairwise
 
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import COMPUTE, END, HEAD, LEFT, LEG, OUTPUT, Schedule
+from netsim.schedule.nccl.loops import loops_of
 from netsim.schedule.nccl.nvls import check_simple, heads_of, nodes_of
 from netsim.schedule.nccl.plan import Channel, Plan, Ranks
-from netsim.schedule.nccl.program import RECV, RECV_COPY_SEND, RECV_REDUCE_SEND, SEND, Connection, Program, loops_of
+from netsim.schedule.nccl.program import RECV, RECV_COPY_SEND, RECV_REDUCE_SEND, SEND, Connection, Program
 from netsim.schedule.nccl.tree import order_of
 
 MAX_LOCAL_RANKS = 8

@@ -15,8 +15,9 @@ from typing import Any
 
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import BRANCH, COMPUTE, END, HEAD, LEFT, LEG, OUTPUT, TRUNK, Schedule
+from netsim.schedule.nccl.loops import loops_of
 from netsim.schedule.nccl.plan import Plan, Ranks
-from netsim.schedule.nccl.program import Program, loops_of
+from netsim.schedule.nccl.program import Program
 from netsim.schedule.nccl.rows import Need
 
 MAX_HEADS = 32

@@ -9,12 +9,12 @@ Deliberately left out: how warps share a lane's work, and how a proxy's own thre
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from netsim.errors import ScheduleError
-from netsim.schedule.dag import END, HEAD, LEFT, Schedule
+from netsim.schedule.dag import END, HEAD, LEFT
 from netsim.schedule.nccl.lanes import (
     COPY_SEND,
     PRIMITIVES,
@@ -24,8 +24,8 @@ from netsim.schedule.nccl.lanes import (
     RECV_REDUCE_COPY_SEND,
     RECV_REDUCE_SEND,
     SEND,
-    Lanes,
 )
+from netsim.schedule.nccl.loops import Loops
 from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.plan import Plan, flow_of
 from netsim.schedule.nccl.rows import Need
@@ -41,8 +41,6 @@ __all__ = [
     "SEND",
     "Connection",
     "Program",
-    "fed_in_few_pieces",
-    "loops_of",
 ]
 
 
@@ -71,41 +69,7 @@ class Connection:
     """Between nodes, the proxy's messages after which slots at home are free, likewise."""
 
 
-_MOST_TRIES = 8
-"""Loops after which a program no longer looks whether they do the same."""
-MOST_PIECES = 400_000
-"""Pieces in which the lanes of a run feed links; beyond, they are made larger, which moves times by some per cent."""
-
-
-def loops_of(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """Return how many loops channels need, and how many from the first on are full on all of them.
-
-    Each part is (bytes of a channel, bytes of its loops).
-
-    Examples
-    --------
-    >>> loops_of([(1000, 100), (950, 100)])
-    (10, 9)
-    """
-    known = list(parts)
-    return max(-(-size // loop) for size, loop in known), min(size // loop for size, loop in known)
-
-
-def fed_in_few_pieces(schedule: Schedule, most: int = MOST_PIECES) -> tuple[Schedule, int]:
-    """Return a schedule whose lanes feed links in so large pieces that all are at most so many, and the factor.
-
-    Larger pieces let lanes take turns on a link less finely; a time may move by some per cent where lanes share one.
-    """
-    fed = schedule.feed > 0
-    if not fed.any():
-        return schedule, 1
-    wire, feed, factor = schedule.wire[fed], schedule.feed[fed], 1
-    while int((-(-wire // (feed * factor))).sum()) > most and bool((feed * factor < wire).any()):
-        factor *= 2
-    return (schedule, 1) if factor == 1 else (replace(schedule, feed=schedule.feed * factor), factor)
-
-
-class Program(Lanes):
+class Program(Loops):
     """Grow the schedule of a plan one primitive at a time.
 
     Parameters
@@ -124,7 +88,6 @@ class Program(Lanes):
         self._connections: dict[tuple[int, int, int, str], Connection] = {}
         self._node = {rank: number for number, node in enumerate(plan.nodes) for rank in node}
         self._pace = Pace(plan.protocol, plan.costs, plan.threads)
-        self._kept: list[deque[list[int]]] = []
         self._flows = {channel.number: channel.flows for channel in plan.channels}
         self._relays = {channel.number: channel.relays for channel in plan.channels}
 
@@ -143,70 +106,10 @@ class Program(Lanes):
                 made.proxy = self.port(src, f"channel {channel} proxy to {dst}{' ' if role else ''}{role}")
         return self._connections[key]
 
-    def keep(self) -> "deque[list[int]]":
-        """Return a queue for what a builder has to remember from loop to loop, lists of operations."""
-        kept: deque[list[int]] = deque()
-        self._kept.append(kept)
-        return kept
-
-    def in_loops(self, count: int, alike: int, loop: Callable[[int], None]) -> None:
-        """Run loops; where those that are alike have settled into doing the same, the rest of them is copied.
-
-        Parameters
-        ----------
-        count : int
-            How many there are.
-        alike : int
-            How many of them, from the first on, deal with pieces of the same sizes.
-        loop : callable
-            Given the number of a loop; writes it.
-        """
-        number, tries = 0, _MOST_TRIES
-        before: list[int] = []
-        period = 0
-        while number < count:
-            start = len(self._rows)
-            loop(number)
-            number += 1
-            if not tries or number + 1 >= alike:
-                continue
-            now, last, period = self._remembered(), period, len(self._rows) - start
-            moved = [new - old for new, old in zip(now, before, strict=False)]
-            settled = period == last and len(now) == len(before) and set(moved) <= {0, period}
-            before = now
-            if settled:
-                self._check_limit(period * (alike - number))
-                tries -= 1
-                if self._rows.repeat(period, alike - number):
-                    self._remember([op + (alike - number) * step for op, step in zip(now, moved, strict=True)])
-                    number, tries = alike, 0
-
-    def _remembered(self) -> list[int]:
-        """Return all operations that are remembered for what comes, in an order that does not change."""
-        ops = list(self._last.values())
-        for op, others in self._beside.items():
-            ops += [op, *others]
+    def _queues(self) -> "Iterator[deque[int]]":
+        """Yield what connections remember."""
         for connection in self._connections.values():
-            ops += [*connection.sent, *connection.used, *connection.left_home]
-        for kept in self._kept:
-            for several in kept:
-                ops += several
-        return ops
-
-    def _remember(self, ops: list[int]) -> None:
-        """Put other operations in the places of those that `_remembered` returns."""
-        rest = iter(ops)
-        for lane in self._last:
-            self._last[lane] = next(rest)
-        self._beside = {next(rest): [next(rest) for _ in others] for others in self._beside.values()}
-        for connection in self._connections.values():
-            for queue in (connection.sent, connection.used, connection.left_home):
-                queue.extend([next(rest) for _ in range(len(queue))])
-                for _ in range(len(queue) // 2):
-                    queue.popleft()
-        for kept in self._kept:
-            for several in kept:
-                several[:] = [next(rest) for _ in several]
+            yield from (connection.sent, connection.used, connection.left_home)
 
     def take(self, connection: Connection) -> Need:
         """Return what the receiver of the next slice of a connection waits for."""

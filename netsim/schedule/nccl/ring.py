@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import Schedule
+from netsim.schedule.nccl.loops import loops_of
 from netsim.schedule.nccl.plan import Channel, Plan
 from netsim.schedule.nccl.program import (
     COPY_SEND,
@@ -19,7 +20,6 @@ from netsim.schedule.nccl.program import (
     SEND,
     Connection,
     Program,
-    loops_of,
 )
 
 

@@ -7,6 +7,7 @@ the root does both in one. Trees are the plan's (chains of GPUs inside nodes, a 
 
 from netsim.errors import ScheduleError
 from netsim.schedule.dag import Schedule
+from netsim.schedule.nccl.loops import loops_of
 from netsim.schedule.nccl.plan import Channel, Plan
 from netsim.schedule.nccl.program import (
     RECV,
@@ -15,7 +16,6 @@ from netsim.schedule.nccl.program import (
     RECV_REDUCE_SEND,
     SEND,
     Program,
-    loops_of,
 )
 
 MAX_CHILDREN = 3

@@ -7,8 +7,8 @@ from netsim.errors import TooManyMessagesError
 from netsim.nccl import schedules
 from netsim.nccl.from_topology import communicator
 from netsim.schedule.dag import COLUMNS
-from netsim.schedule.nccl import program
-from netsim.schedule.nccl.program import loops_of
+from netsim.schedule.nccl import loops
+from netsim.schedule.nccl.loops import loops_of
 from netsim.schedule.nccl.rows import NAMES, Rows
 from topologies import build
 
@@ -42,7 +42,7 @@ def test_what_is_copied_is_what_would_have_been_written(
     asked = {"algorithm": algorithm, "protocol": protocol} | more
     fast = schedules.build(found, collective, size, **asked).schedule
     assert copied, "nothing was copied, so that this shows nothing"
-    monkeypatch.setattr(program, "_MOST_TRIES", 0)
+    monkeypatch.setattr(loops, "_MOST_TRIES", 0)
     slow = schedules.build(found, collective, size, **asked).schedule
     for name in ARRAYS:
         assert np.array_equal(getattr(fast, name), getattr(slow, name)), name
