@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
-from netsim.errors import TooManyMessagesError
 from netsim.schedule.dag import COMPUTE, LEFT, TRANSFER, Schedule, ScheduleBuilder
 from netsim.schedule.nccl.costs import Rates
+from netsim.schedule.nccl.loops import Loops
 from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.plan import Plan
-from netsim.schedule.nccl.rows import Need, Rows
+from netsim.schedule.nccl.rows import Need
 
 SEND = "send"
 COPY_SEND = "copy_send"
@@ -26,7 +26,7 @@ PRIMITIVES = tuple(rate.name for rate in fields(Rates))
 """Names of the primitives; each has a rate in `Costs`."""
 
 
-class Lanes:
+class Lanes(Loops):
     """Grow the columns of a plan's schedule, lane by lane.
 
     Parameters
@@ -36,15 +36,7 @@ class Lanes:
     """
 
     def __init__(self, plan: Plan, *, limit: int | None = None, pieces: int = 1) -> None:
-        self.plan = plan
-        self.kind = plan.kind
-        self._limit = limit
-        self._costs = plan.costs
-        if plan.registered and not self.kind.follows:
-            # The data is where it belongs already.
-            self._costs = replace(plan.costs, rates=replace(plan.costs.rates, recv=math.inf))
-        self._rows = Rows()
-        self._builder = ScheduleBuilder(
+        builder = ScheduleBuilder(
             plan.collective,
             plan.algorithm,
             plan.ranks,
@@ -55,10 +47,15 @@ class Lanes:
             protocol=plan.protocol,
             buffered=True,
         )
+        super().__init__(builder, limit)
+        self.plan = plan
+        self.kind = plan.kind
+        self._costs = plan.costs
+        if plan.registered and not self.kind.follows:
+            # The data is where it belongs already.
+            self._costs = replace(plan.costs, rates=replace(plan.costs.rates, recv=math.inf))
         self._names: dict[int, tuple[int, str]] = {}
         self._paces: dict[int, Pace] = {}
-        self._last: dict[int, int] = {}
-        self._beside: dict[int, list[int]] = {}
         self._waiting: dict[int, list[int]] = {}
 
     def lane(self, rank: int, channel: int, role: str = "", *, threads: int | None = None) -> int:
@@ -132,13 +129,6 @@ class Lanes:
             # The lane goes on when all that it writes side by side has left.
             self._rows.require(op, [(other, LEFT, 0.0) for other in self._beside.pop(last)])
         return op
-
-    def _check_limit(self, more: int) -> None:
-        if self._limit is not None and len(self._rows) + more > self._limit:
-            raise TooManyMessagesError(
-                f"{self.plan.collective} by {self.plan.algorithm} over {self.plan.ranks} ranks needs more than the limit of "
-                f"{self._limit} messages; raise it with --max-messages"
-            )
 
     def build(self) -> Schedule:
         """Return the finished schedule."""

@@ -7,9 +7,10 @@ it as often as there are further loops of the same sizes, and what is remembered
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
-from netsim.schedule.nccl.lanes import Lanes
+from netsim.errors import TooManyMessagesError
+from netsim.schedule.dag import ScheduleBuilder
+from netsim.schedule.nccl.rows import Rows
 
 _MOST_TRIES = 8
 """Loops after which a program no longer looks whether they do the same."""
@@ -29,12 +30,34 @@ def loops_of(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
     return max(-(-size // loop) for size, loop in known), min(size // loop for size, loop in known)
 
 
-class Loops(Lanes):
-    """Grow the schedule of a plan loop by loop; parameters as of `netsim.schedule.nccl.lanes.Lanes`."""
+class Loops:
+    """Grow the rows of a schedule, in loops where there are any.
 
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
+    Parameters
+    ----------
+    builder : ScheduleBuilder
+        What all rows are given to in the end.
+    limit : int or None
+        The most operations accepted.
+    """
+
+    def __init__(self, builder: ScheduleBuilder, limit: int | None) -> None:
+        self._builder = builder
+        self._limit = limit
+        self._rows = Rows()
+        self._last: dict[int, int] = {}
+        """For each lane its latest operation."""
+        self._beside: dict[int, list[int]] = {}
+        """For some operations those that their lane waits for as well before it goes on."""
         self._kept: list[deque[list[int]]] = []
+
+    def _check_limit(self, more: int) -> None:
+        if self._limit is not None and len(self._rows) + more > self._limit:
+            builder = self._builder
+            raise TooManyMessagesError(
+                f"{builder.collective} by {builder.algorithm} over {builder.ranks} ranks needs more than the limit of "
+                f"{self._limit} messages; raise it with --max-messages"
+            )
 
     def keep(self) -> "deque[list[int]]":
         """Return a queue for what a builder has to remember from loop to loop, lists of operations."""

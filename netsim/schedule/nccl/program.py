@@ -24,8 +24,8 @@ from netsim.schedule.nccl.lanes import (
     RECV_REDUCE_COPY_SEND,
     RECV_REDUCE_SEND,
     SEND,
+    Lanes,
 )
-from netsim.schedule.nccl.loops import Loops
 from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.plan import Plan, flow_of
 from netsim.schedule.nccl.rows import Need
@@ -69,7 +69,7 @@ class Connection:
     """Between nodes, the proxy's messages after which slots at home are free, likewise."""
 
 
-class Program(Loops):
+class Program(Lanes):
     """Grow the schedule of a plan one primitive at a time.
 
     Parameters

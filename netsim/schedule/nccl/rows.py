@@ -5,7 +5,7 @@ each time a number of operations and bytes further on. Where the last two stretc
 copied as arrays instead of being written by Python: the rows are the same to the last bit, and tests hold them to it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,22 @@ _MOVES = ("offset", "chunk")
 
 Need = tuple[int, int, float]
 """(operation, milestone, lag in seconds)"""
+
+
+def _all_ranges(
+    offset: npt.NDArray[Any], size: npt.NDArray[Any], further: Mapping[int, Sequence[tuple[int, int]]]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return how many ranges each operation has, and the offsets and sizes of all, operation after operation."""
+    counts = np.ones(len(offset), np.int64)
+    for op, ranges in further.items():
+        counts[op] += len(ranges)
+    first = np.cumsum(counts) - counts
+    offsets, sizes = np.zeros(int(counts.sum()), np.int64), np.zeros(int(counts.sum()), np.int64)
+    offsets[first], sizes[first] = offset, size
+    for op, ranges in further.items():
+        places = slice(first[op] + 1, first[op] + 1 + len(ranges))
+        offsets[places], sizes[places] = zip(*ranges, strict=True)
+    return counts, offsets, sizes
 
 
 class Rows:
@@ -91,13 +107,16 @@ class Rows:
         self._needs = []
         return True
 
-    def give(self, builder: ScheduleBuilder) -> None:
-        """Hand all rows and requirements to a builder."""
+    def give(self, builder: ScheduleBuilder, further: Mapping[int, Sequence[tuple[int, int]]] | None = None) -> None:
+        """Hand all rows and requirements to a builder; `further`: (offset, size) of ranges beyond an operation's first."""
         closed = [*self._closed, {name: np.array(column) for name, column in self._open.items()}]
-        for columns in closed:
-            if len(columns["lane"]):
-                given: dict[str, Any] = dict(columns)
-                builder.add(len(columns["lane"]), **given)
+        blocks: list[dict[str, Any]] = [dict(columns) for columns in closed if len(columns["lane"])]
+        if further:
+            whole: dict[str, Any] = {name: np.concatenate([block[name] for block in blocks]) for name in NAMES}
+            whole["ranges"] = _all_ranges(whole.pop("offset"), whole.pop("size"), further)
+            blocks = [whole]
+        for block in blocks:
+            builder.add(len(block["lane"]), **block)
         needs = np.concatenate([*self._closed_needs, np.array(self._needs, np.float64).reshape(-1, 4)])
         if len(needs):
             # Numbers of operations stay below 2^53, so that nothing is lost on the way.

@@ -15,13 +15,15 @@ from typing import Any
 
 from netsim.schedule.collective import block_bounds
 from netsim.schedule.dag import END, LEFT, Schedule
+from netsim.schedule.nccl.loops import loops_of
 from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.peers import PeerPlan
 from netsim.schedule.nccl.plan import flow_of
 from netsim.schedule.nccl.program import RECV, SEND
 from netsim.schedule.nccl.protocols import PROTOCOLS
 from netsim.schedule.nccl.rounds import part_bounds, part_channel
-from netsim.schedule.nccl.writer import Slots, Writer
+from netsim.schedule.nccl.rows import Need
+from netsim.schedule.nccl.writer import Writer
 from netsim.schedule.pieces import checked_groups
 
 
@@ -114,6 +116,22 @@ def _relay(plan: PeerPlan, servers: list[list[int]], node: dict[int, int], part:
     return here[place] if place < len(here) and here[place] in same else same[0]
 
 
+class _Buffer:
+    """Slots of one part's connection, at home or over there."""
+
+    def __init__(self, writer: Writer, milestone: int, lag_s: float) -> None:
+        self.sent = writer.keep()
+        """Chunks that are in a slot, in order."""
+        self.used = writer.keep()
+        """What frees the slots, in order."""
+        self._milestone = milestone
+        self._lag_s = lag_s
+
+    def needs(self, number: int, slots: int) -> list[Need]:
+        """Return what a chunk waits for: that the slot is free which the chunk some slots before took."""
+        return [] if number < slots else [(op, self._milestone, self._lag_s) for op in self.used.popleft()]
+
+
 class _Batch:
     """The parts of one block of rounds."""
 
@@ -125,27 +143,30 @@ class _Batch:
                 rounds[rank, part.channel].add(part.round)
         self._places = {key: {number: at for at, number in enumerate(sorted(found))} for key, found in rounds.items()}
         self._paces: dict[tuple[str, int, float], Pace] = {}
-        self._buffers: dict[_Part, list[Slots]] = {}
+        self._buffers: dict[_Part, list[_Buffer]] = {}
 
     def write(self) -> None:
         """Write the block's operations: of all parts the first chunk, then the second, so that slots are freed in time."""
         plan = self._plan
         for part in self._parts:
             costs = plan.ll_costs if part.protocol == "ll" else plan.costs
-            ways_back = [costs.credit_s, costs.credit_s + costs.network.credit_s]
-            self._buffers[part] = [Slots(credit_s, plan.slots) for credit_s in ways_back[: 1 + part.network]]
+            # At home a slot is free when the proxy's message is over there, over there when it has been received.
+            last = _Buffer(self._writer, LEFT, costs.credit_s + part.network * costs.network.credit_s)
+            self._buffers[part] = [_Buffer(self._writer, END, costs.credit_s), last] if part.network else [last]
         for part in self._parts:
             if part.src == part.dst:
                 self._copy(part)
         moves = [part for part in self._parts if part.src != part.dst]
-        number = 0
-        while moves:
-            for part in moves:
+
+        def loop(number: int) -> None:
+            left = [part for part in moves if part.size > number * part.chunk]
+            for part in left:
                 self._send(part, number)
-            for part in moves:
+            for part in left:
                 self._receive(part, number)
-            number += 1
-            moves = [part for part in moves if part.size > number * part.chunk]
+
+        if moves:
+            self._writer.in_loops(*loops_of((part.size, part.chunk) for part in moves), loop)
         for (rank, channel), places in self._places.items():
             lanes = [(rank, channel, at, role) for at in range(len(places)) for role in ("send", "receive")]
             self._writer.join([self._lane(*lane) for lane in lanes])
@@ -168,16 +189,17 @@ class _Batch:
         ranges = [(part.offset + number * part.chunk, min(part.chunk, part.size - number * part.chunk))]
         lane, pace = self._end(part, part.src, "send")
         names: dict[str, Any] = {"chunk": part.dst, "step": part.round}
-        needs = first.needs(number)
+        needs = first.needs(number, self._plan.slots)
         relay = self._relay.get((part.src, part.dst), part.dst)
         if relay != part.src:
-            first.sent.append(writer.send(lane, pace, SEND, part.src, relay, ranges, needs, from_input=True, **names))
+            made = writer.send(lane, pace, SEND, part.src, relay, ranges, needs, from_input=True, **names)
         else:
-            first.sent.append(writer.work(lane, pace, SEND, ranges[0][1], needs, **names))
+            made = writer.work(lane, pace, SEND, ranges[0][1], needs, **names)
+        first.sent.append([made])
         if part.network:
             second = self._buffers[part][1]
             proxy = writer.lane(relay, f"channel {part.channel} proxy of {part.src} to {part.dst}", starts=False)
-            made = first.sent.popleft()
+            (made,) = first.sent.popleft()
             costs = self._plan.ll_costs if part.protocol == "ll" else self._plan.costs
             handshake_s = costs.network.handshake_s(PROTOCOLS[part.protocol].wire(ranges[0][1]))
             op = writer.message(
@@ -185,14 +207,14 @@ class _Batch:
                 relay,
                 part.dst,
                 ranges,
-                [(made, END, handshake_s), *second.needs(number)],
+                [(made, END, handshake_s), *second.needs(number, self._plan.slots)],
                 protocol=part.protocol,
                 from_input=relay == part.src,
                 flow=flow_of(part.channel, part.channel, number % self._plan.queue_pairs, self._plan.queue_pairs),
                 **names,
             )
-            first.used.append([(op, END)])
-            second.sent.append(op)
+            first.used.append([op])
+            second.sent.append([op])
 
     def _receive(self, part: _Part, number: int) -> None:
         """Take one chunk out of the buffer."""
@@ -202,10 +224,9 @@ class _Batch:
         follows = pace.kind.follows
         if self._plan.registered and not part.network and not follows:
             size = 0  # it is where it belongs already
-        op = self._writer.work(
-            lane, pace, RECV, size, [(last.sent.popleft(), END, 0.0)], early=follows, chunk=part.dst, step=part.round
-        )
-        last.used.append([(op, LEFT)])
+        (come,) = last.sent.popleft()
+        op = self._writer.work(lane, pace, RECV, size, [(come, END, 0.0)], early=follows, chunk=part.dst, step=part.round)
+        last.used.append([op])
 
     def _end(self, part: _Part, rank: int, role: str) -> tuple[int, Pace]:
         """Return the lane of one end of a part and what it costs there: half of the round's part of the threads."""

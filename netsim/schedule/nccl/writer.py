@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from netsim.errors import ScheduleError, TooManyMessagesError
+from netsim.errors import ScheduleError
 from netsim.schedule.dag import COMPUTE, LEFT, TRANSFER, Schedule, ScheduleBuilder
+from netsim.schedule.nccl.loops import Loops
 from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.protocols import PROTOCOLS, SLOTS
 from netsim.schedule.nccl.rows import Need
@@ -21,10 +20,6 @@ from netsim.schedule.nccl.rows import Need
 Ranges = Sequence[tuple[int, int]]
 
 _NOTHING: Ranges = ((0, 0),)
-_COLUMNS = (
-    *("lane", "src", "dst", "kind", "wire", "chunk", "step", "reduce", "from_input"),
-    *("duration", "work", "feed", "early", "group", "flow"),
-)
 
 
 @dataclass
@@ -48,7 +43,7 @@ class Slots:
         return [(op, milestone, self.lag_s) for op, milestone in self.used[number - self.count]]
 
 
-class Writer:
+class Writer(Loops):
     """Grow a schedule of lanes.
 
     Parameters
@@ -74,7 +69,7 @@ class Writer:
         limit: int | None = None,
         start_s: float = 0.0,
     ) -> None:
-        self._builder = ScheduleBuilder(
+        builder = ScheduleBuilder(
             collective,
             algorithm,
             ranks,
@@ -84,12 +79,9 @@ class Writer:
             protocol=protocol,
             buffered=True,
         )
-        self._limit = limit
+        super().__init__(builder, limit)
         self._start_s = start_s
-        self._rows: list[tuple[float, ...]] = []
-        self._ranges: tuple[list[int], list[int], list[int]] = ([], [], [])
-        self._requires: list[tuple[int, int, int, float]] = []
-        self._last: dict[int, int] = {}
+        self._further: dict[int, Ranges] = {}
         self._known: set[int] = set()
         self._pending: dict[int, list[Need]] = {}
 
@@ -176,14 +168,7 @@ class Writer:
 
     def build(self) -> Schedule:
         """Return the finished schedule."""
-        if self._rows:
-            columns: dict[str, Any] = {
-                name: np.array(column) for name, column in zip(_COLUMNS, zip(*self._rows, strict=True), strict=True)
-            }
-            counts, offsets, sizes = (np.array(part, np.int64) for part in self._ranges)
-            self._builder.add(len(self._rows), ranges=(counts, offsets, sizes), **columns)
-        if self._requires:
-            self._builder.require(*(np.array(column) for column in zip(*self._requires, strict=True)))
+        self._rows.give(self._builder, self._further)
         return self._builder.build()
 
     def _add(
@@ -207,22 +192,12 @@ class Writer:
         group: int = -1,
         flow: int = 0,
     ) -> int:
-        op = len(self._rows)
-        if self._limit is not None and op >= self._limit:
-            builder = self._builder
-            raise TooManyMessagesError(
-                f"{builder.collective} by {builder.algorithm} over {builder.ranks} ranks needs more than the limit of "
-                f"{self._limit} messages; raise it with --max-messages"
-            )
-        row = (lane, src, dst, kind, wire, chunk, step, reduce, from_input, duration, work, feed, early, group, flow)
-        self._rows.append(row)
-        counts, offsets, sizes = self._ranges
-        counts.append(len(ranges))
-        for offset, size in ranges:
-            offsets.append(offset)
-            sizes.append(size)
-        self._requires += [(op, *need) for need in needs]
-        if lane in self._pending:
-            self._requires += [(op, *need) for need in self._pending.pop(lane)]
+        self._check_limit(1)
+        (offset, size), further = ranges[0], ranges[1:]
+        row: tuple[float, ...] = (kind, src, dst, offset, size, wire, chunk, step, lane, reduce, from_input)
+        wanted = [*needs, *self._pending.pop(lane, ())]
+        op = self._rows.add((*row, duration, work, feed, early, group, flow, -1), wanted)
+        if further:
+            self._further[op] = further
         self._last[lane] = op
         return op

@@ -28,6 +28,9 @@ RUNS = [
     ("all_gather", "nvls", "simple", 1, 64 * MIB, {"channels": 4}),
     ("reduce_scatter", "nvls", "simple", 1, 64 * MIB, {"channels": 4}),
     ("all_reduce", "nvls_tree", "simple", 2, 64 * MIB + 4, {"channels": 2}),
+    ("alltoall", "auto", "simple", 1, 512 * MIB, {"channels": 4}),
+    ("alltoall", "auto", "simple", 2, 512 * MIB + 1024, {"channels": 4}),
+    ("sendrecv", "auto", "ll", 1, 4 * MIB + 44, {"channels": 2}),
 ]
 
 
