@@ -3,7 +3,7 @@
 A topology is a `networkx.DiGraph`; each directed edge is one link and holds a `Link` under the key ``link``. Both
 directions of a cable are two edges (full duplex). A limit that several flows share is one edge on all of their paths. One
 that both directions share is a link from a root complex or a PCIe switch to itself: all data that passes there between a
-GPU and a NIC, whichever way, takes it too. The graph is a description: engines keep their
+GPU and a NIC without a stop in host memory, whichever way, takes it too. The graph is a description: engines keep their
 running state elsewhere. Nothing here knows about time on a link or about routes.
 
 Node attributes: ``kind`` (one of `KINDS`), ``host`` (name of the server a node belongs to, or absent),

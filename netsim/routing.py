@@ -123,7 +123,8 @@ class Router(NodeRoutes):
     def path(self, src: int, dst: int, flow: int = 0) -> Path:
         """Return the links from one rank to another, in order, as indices into `edges`.
 
-        `flow` is below `flows`, or below `ways` where routes are static.
+        `flow` is below `flows`, or below `ways` where routes are static: it turns the choice among the network cards that
+        a rank has for itself, which begins with the destination's rank.
 
         Raises
         ------

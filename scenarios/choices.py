@@ -65,6 +65,13 @@ def choices(spec: Spec, sizes: Iterable[int]) -> Choices:
     if not decisions:
         return Choices({}, ())
     asked = None if spec.protocol == "auto" else spec.protocol
-    options = tuner_options(communicator.environment, spec.collective, communicator.version, protocols=asked)
+    options = tuner_options(
+        communicator.environment,
+        spec.collective,
+        communicator.version,
+        protocols=asked,
+        datatype=spec.nccl.datatype,
+        operator=spec.nccl.operator,
+    )
     costs = cost_table(communicator, spec.collective, options)
     return Choices({pair: costs[pair] for pair in decisions[0][1].choice.table if pair in costs}, tuple(decisions))

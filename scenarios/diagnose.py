@@ -12,6 +12,7 @@ from pathlib import Path
 
 from netsim.errors import NetsimError
 from netsim.export.table import Row, rounded_size
+from netsim.nccl.elements import DATATYPES, OPERATORS
 from netsim.nccl.environment import allowed, settings, tuner_options
 from netsim.nccl.log import parse_log
 from netsim.nccl.log_comparison import Comparison, compare
@@ -30,6 +31,7 @@ _SIZES = "size_bytes"
 _WANTED = "a log of NCCL_DEBUG=INFO or of nccl-tests is wanted"
 _TEST = re.compile(rf"\b({'|'.join(COLLECTIVES)})_perf\b")
 _HEAD = re.compile(r"nThread \d+ nGpus (\d+) minBytes [^\n]*")
+_ROW = re.compile(rf"\b\d+ +\d+ +({'|'.join(DATATYPES)}) +({'|'.join(OPERATORS)}|none) +-?\d+ +\d")
 _GRAPH = re.compile(r"\bgraph: (\d+)")
 # What agrees although NCCL decided nothing: the release is the log's own, and the rest is what it was told.
 _NO_DECISIONS = ("release", "environment", "ranks", "nodes")
@@ -60,7 +62,7 @@ class Asked:
     launch: str | None = None
     gpus_per_process: int | None = None
     collective: str | None = None
-    datatype: str = "float"
+    datatype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,22 @@ def _options(text: str, log: Log, asked: Asked, remarks: list[str], *, timed: bo
         captured = head is not None and launch == "graph"
         registered = captured and log.environment.get("NCCL_GRAPH_REGISTER", "1") != "0"
     gpus = asked.gpus_per_process or (int(head[1]) if head else 1)
-    return NcclOptions(version, (*known, *asked.environment), registered, launch, gpus, datatype=asked.datatype)
+    datatype, operator = _elements(text, asked)
+    told = (*known, *asked.environment)
+    return NcclOptions(version, told, registered, launch, gpus, datatype=datatype, operator=operator)
+
+
+def _elements(text: str, asked: Asked) -> tuple[str, str]:
+    """Return type and operator of the rows of nccl-tests; sums of floats where there are none."""
+    rows = _ROW.findall(text)
+    types, operators = ({row[place] for row in rows} for place in (0, 1))
+    if len(types) > 1:
+        raise NetsimError(f"the rows are of {' and '.join(sorted(types))}; give a file of one type")
+    own = types.pop() if types else None
+    if asked.datatype is not None and own not in (None, asked.datatype):
+        raise NetsimError(f"-d {asked.datatype}: the rows are of {own}; leave it out, or give that")
+    operator = operators.pop() if len(operators) == 1 else NcclOptions.operator
+    return own or asked.datatype or NcclOptions.datatype, NcclOptions.operator if operator == "none" else operator
 
 
 def _without_refused(machine: Machine, options: NcclOptions, log: Log, asked: Asked, remarks: list[str]) -> NcclOptions:

@@ -76,6 +76,19 @@ class NcclOptions:
         Elements(self.datatype, self.operator)
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """What of elements, buffers and calls is not the default, for the head of a table."""
+        elements = "" if (self.datatype, self.operator) == ("float", "sum") else f"{self.operator} of {self.datatype}"
+        buffers = "symmetric windows" if self.windows else "registered buffers" if self.registered else ""
+        calls = {
+            "graph": "",
+            "stream": f"stream of calls, {self.gpus_per_process} GPU{'s' * (self.gpus_per_process > 1)} a thread",
+            "none": "no kernel start",
+        }
+        tuner = f"rules of {self.tuner}" if self.tuner else ""
+        return tuple(one for one in (elements, buffers, calls[self.launch], tuner) if one)
+
+    @property
     def element_bytes(self) -> int:
         """Bytes of an element."""
         return ELEMENT_BYTES[self.datatype]
@@ -204,6 +217,13 @@ def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...
     return launch_s(generation_of(communicator_of(machine, options, members))) * options.gpus_per_process
 
 
+def windows_hindrance(machine: Machine, options: NcclOptions, members: tuple[int, ...]) -> str | None:
+    """Say why symmetric windows change nothing for these ranks; None where they may."""
+    from netsim.nccl.windows import hindrance
+
+    return hindrance(communicator_of(machine, options, members))
+
+
 def check_process(machine: Machine, options: NcclOptions) -> None:
     """Refuse more GPUs a process than a server has, those that take no part included."""
     if options.gpus_per_process <= max(map(len, hosts_of(graph_of(machine)))):
@@ -242,5 +262,11 @@ def pairs_of(machine: Machine, options: NcclOptions, collective: str) -> list[tu
     if collective not in TUNED or len(members) == 1:
         return []
     found = communicator_of(machine, options, members)
-    told = tuner_options(read_assignments(options.environment), collective, found.version)
+    told = tuner_options(
+        read_assignments(options.environment),
+        collective,
+        found.version,
+        datatype=options.datatype,
+        operator=options.operator,
+    )
     return list(cost_table(found, collective, told))

@@ -30,7 +30,7 @@ from netsim.units import format_time
 from scenarios.fallback import Fallback, why_textbook
 from scenarios.groups import Members, read_groups, servers_within
 from scenarios.machine import Machine, router_of
-from scenarios.nccl import NcclOptions, check_process, least_call_s, told_router
+from scenarios.nccl import NcclOptions, check_process, least_call_s, told_router, windows_hindrance
 from scenarios.nccl import build as build_nccl
 from scenarios.seeds import over_seeds, policies
 
@@ -309,6 +309,9 @@ def _nccl_parts(spec: Spec, router: Router, algorithm: str, groups: tuple[Member
     if spec.channels is not None and first.channels != spec.channels:
         used = f"{first.channels} {'is' if first.channels == 1 else 'are'} used"
         notes.append(f"{spec.channels} channels were asked for, and {used}, which is what NCCL has here for this size")
+    hindrance = windows_hindrance(spec.machine, spec.nccl, groups[0]) if spec.nccl.windows else None
+    if hindrance is not None:
+        notes.append(f"symmetric windows count as registered buffers: {hindrance}")
     kinds = list(dict.fromkeys(one.schedule.protocol for one in found))
     if len(kinds) > 1:
         words = f"groups go by different protocols ({', '.join(kinds)}), and links take their own latency and rate for all"

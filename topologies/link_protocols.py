@@ -9,7 +9,7 @@ how long that takes.
 from collections.abc import Mapping
 from typing import Any
 
-from netsim.errors import UnitError
+from netsim.errors import FabricError, UnitError
 from netsim.fabric import LinkProtocols
 from netsim.units import format_bytes, format_time, parse_bytes, parse_time
 
@@ -41,15 +41,24 @@ def read_protocols(table: Mapping[str, Any], where: str = "") -> LinkProtocols |
         return float(value)
 
     times = {key: parse_time(table.get(key, "0"), where=f"{place}{key}") for key in ("post", "rendezvous")}
-    return LinkProtocols(
-        latency_s=tuple(
-            (name, parse_time(table[key], where=f"{place}{key}")) for key, name in _LATENCIES.items() if key in table
-        ),
-        share=tuple((name, share(key)) for key, name in _SHARES.items() if key in table),
-        post_s=times["post"],
-        eager_bytes=parse_bytes(str(table.get("eager", "0")), where=f"{place}eager"),
-        rendezvous_s=times["rendezvous"],
-    )
+    latencies = {key: parse_time(table[key], where=f"{place}{key}") for key in _LATENCIES if key in table}
+    shares = {key: share(key) for key in _SHARES if key in table}
+    eager_bytes = parse_bytes(str(table.get("eager", "0")), where=f"{place}eager")
+    if (eager_bytes > 0) != (times["rendezvous"] > 0):
+        raise FabricError(
+            f"{place}eager and rendezvous go together: up to how many bytes are sent at once, and how long the announcement "
+            "of a larger message takes; write both, or neither"
+        )
+    try:
+        return LinkProtocols(
+            latency_s=tuple((_LATENCIES[key], seconds) for key, seconds in latencies.items()),
+            share=tuple((_SHARES[key], part) for key, part in shares.items()),
+            post_s=times["post"],
+            eager_bytes=eager_bytes,
+            rendezvous_s=times["rendezvous"],
+        )
+    except FabricError as error:
+        raise FabricError(f"{place}{error}") from error
 
 
 def protocol_items(figures: LinkProtocols | None) -> dict[str, str | float]:

@@ -148,7 +148,8 @@ def add_rules(machine: "nx.DiGraph[str]", spec: NicSpec | None, gpudirect: bool)
 def add_shared_limits(machine: "nx.DiGraph[str]", rate: str) -> None:
     """Say what a root complex passes on between GPUs and NICs that hang on it without a switch, both directions together.
 
-    It is known for PCIe Gen4 only; a link of the root complex to itself that is there already stays.
+    Data that is staged in host memory does not meet it: its limit is that memory's. It is known for PCIe Gen4 only; a link
+    of the root complex to itself that is there already stays.
     """
     for root in [node for node, data in machine.nodes(data=True) if data["kind"] == ROOT_COMPLEX]:
         beside = {

@@ -62,7 +62,7 @@ def diagnose(
         options.check_collective(collective)
     options.mention_variables(nccl_env or [])
     told = (nccl_version, tuple(nccl_env or ()), registered, launch, gpus_per_process, collective)
-    asked = Asked(*told, datatype or Asked.datatype)
+    asked = Asked(*told, datatype)
     graph = graph_of(machine)
     with Progress(1) as progress:
         found = diagnose(log, machine, asked, told=lambda size: progress.say(options.size_words(size)))

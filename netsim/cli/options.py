@@ -37,6 +37,7 @@ Nic = Annotated[
     typer.Option(
         "--nic",
         help="Network cards: ndr400 is one a GPU. Options: ndr400:nics=4 or ndr400:at=gpu0+gpu4+cpu1 (how many, where), "
+        "ports=N (one card of N ports, over which messages are spread), "
         "gdr=PHB (GPUDirect that far; PXB by default), pxn=off (no relay over NVLink); own: those of the machine.",
     ),
 ]
@@ -46,7 +47,7 @@ Fabric = Annotated[
         "--fabric",
         help="How the servers are joined: one-switch, rails[:servers=N,spines=N], rails-only, "
         "leaf-spine:leaves=N,spines=N (or servers=N a leaf), fat-tree:k=N, fat-tree:pods=N,leaves=N,spines=N,cores=N. "
-        "Also oversubscription=X or uplink=RATE a link, hop=TIME, order=stripe.",
+        "Also oversubscription=X or uplink=RATE a link, hop=TIME, order=stripe, sharp=on (switches that reduce).",
     ),
 ]
 GpusPerNode = Annotated[

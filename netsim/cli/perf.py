@@ -83,13 +83,17 @@ def perf(
         write_whole(target, csv_text(rows))
     where = options.machine_words(machine, graph, ranks)
     head = [f"netsim {rows[0].version}: {collective} on {where}{f', groups {spec.groups}' * bool(spec.groups)}"]
+    head[0] += "".join(f", {words}" for words in first.nccl.words)
     head += [*model_words(rows), *chosen]
     if csv == "-":
         text = csv_text(rows)
     elif layout == "json":
         text = json_text(rows)
     elif layout == "nccl-tests":
-        text = nccl_tests_text(rows, head=head, root=spec.root)
+        told = spec.nccl
+        element: dict[str, Any] = {"datatype": told.datatype, "operator": told.operator}
+        element |= {"element_bytes": told.element_bytes}
+        text = nccl_tests_text(rows, head=head, root=spec.root, **element)
     else:
         text = human_text(rows, head=head)
     sys.stdout.write(text)

@@ -72,6 +72,7 @@ def asked(
     topology: Topology = None,
     nodes: options.Nodes = 1,
     nic: options.Nic = None,
+    fabric: options.Fabric = "one-switch",
     protocol: Protocol = None,
     nccl_version: options.NcclVersion = None,
     nccl_env: options.NcclEnv = None,
@@ -84,6 +85,7 @@ def asked(
         for name, given in (
             ("--nodes", nodes > 1),
             ("--nic", nic),
+            ("--fabric", fabric != "one-switch"),
             ("--nccl-version", nccl_version),
             ("--nccl-env", nccl_env),
         ):
@@ -114,7 +116,7 @@ def asked(
     names = [name for name, given in (("--nccl-version", nccl_version), ("--nccl-env", nccl_env)) if given]
     release = NcclOptions.version if nccl_version is None else nccl_version
     spec = Spec(
-        Machine(topology, nodes, nic, gpus_per_node=gpus_per_node),
+        Machine(topology, nodes, nic, fabric, gpus_per_node=gpus_per_node),
         collective,
         size_bytes,
         algorithm or "auto",

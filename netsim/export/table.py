@@ -179,7 +179,7 @@ def _ran(row: Row) -> str:
 
 
 # What nccl-tests prints for redop and root in each test (nccl.md 1.4, from its src/*.cu).
-_REDOP = {"all_reduce": "sum", "reduce_scatter": "sum", "reduce": "sum", "sendrecv": "sum"}
+_REDUCES = ("all_reduce", "reduce_scatter", "reduce")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 _NO_IN_PLACE_CHECK = ("alltoall", "sendrecv")
 # Tests whose count column is the count of one rank's block, not of the whole size (nccl.md 1.1).
@@ -206,7 +206,15 @@ def rounded_size(collective: str, ranks: int, size_bytes: int, element_bytes: in
     return elements * element_bytes
 
 
-def nccl_tests_text(rows: Iterable[Row], *, head: Sequence[str] = (), root: int = 0) -> str:
+def nccl_tests_text(
+    rows: Iterable[Row],
+    *,
+    head: Sequence[str] = (),
+    root: int = 0,
+    datatype: str = "float",
+    element_bytes: int = FLOAT_BYTES,
+    operator: str = "sum",
+) -> str:
     """Write rows in the layout of nccl-tests' log, so that its parsers read them.
 
     Parameters
@@ -217,6 +225,10 @@ def nccl_tests_text(rows: Iterable[Row], *, head: Sequence[str] = (), root: int 
         Lines for the ``#`` block on top.
     root : int
         What the root column shows for collectives that have one.
+    datatype, operator : str
+        What the type column shows, and the redop column for collectives that reduce.
+    element_bytes : int
+        Size of that type, by which elements are counted.
 
     Returns
     -------
@@ -234,12 +246,13 @@ def nccl_tests_text(rows: Iterable[Row], *, head: Sequence[str] = (), root: int 
     lines.append(f"#{'(B)':>11}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}{unit}{unit}".rstrip())
     for row in rows:
         blocks = row.ranks if row.collective in _COUNT_PER_RANK else 1
-        count = row.size_bytes // FLOAT_BYTES // blocks
-        redop = _REDOP.get(row.collective, "none")
+        count = row.size_bytes // element_bytes // blocks
+        # send/recv reduces nothing, yet nccl-tests prints sum there.
+        redop = operator if row.collective in _REDUCES else "sum" if row.collective == "sendrecv" else "none"
         shown_root = root if row.collective in _ROOTED else -1
         speed = f"{_three_digits(row.time_us):>9}{row.algbw_GBps:>8.2f}{row.busbw_GBps:>8.2f}"
         in_place = "N/A" if row.collective in _NO_IN_PLACE_CHECK else "0"
-        described = f"{row.size_bytes:>12}  {count:>12}  {'float':>8}  {redop:>6}  {shown_root:>6}"
+        described = f"{row.size_bytes:>12}  {count:>12}  {datatype:>8}  {redop:>6}  {shown_root:>6}"
         lines.append(f"{described}{speed}{'0':>7}{speed}{in_place:>7}")
     mean = sum(row.busbw_GBps for row in rows) / len(rows) if rows else 0.0
     lines += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {mean:g} ", "#"]

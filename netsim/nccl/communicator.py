@@ -50,6 +50,8 @@ class Communicator:
     """NIC of each rank, numbered within its node; empty where there is none."""
     cards: tuple[tuple[int, ...], ...] = ()
     """All NICs that are nearest to each rank, numbered likewise; empty where there is none."""
+    relays: tuple[tuple[int, ...], ...] = ()
+    """For each rank and each NIC of its node, the rank that it sends there through (PXN), -1 where it goes by itself."""
     version: Version = DEFAULT
     environment: Mapping[str, str] = field(default_factory=dict)
     """NCCL's environment variables as the user gave them, by name."""

@@ -90,11 +90,11 @@ def _ring_ways(communicator: Communicator, channel: int) -> tuple[Ranks, Ranks]:
 
 
 def _relay(communicator: Communicator, node: Ranks, gpu: int, card: int | None) -> int:
-    """Return the rank of a node that sits at a card which is none of a GPU's own, so that it sends through it; else -1."""
-    cards = communicator.cards
-    if card is None or not communicator.pxn or not cards or card in cards[node[gpu]]:
+    """Return the rank that a GPU sends to a card through, where the way to it is over a peer's NVLink; else -1."""
+    relays = communicator.relays
+    if card is None or not relays or card >= len(relays[node[gpu]]):
         return -1
-    return next((rank for rank in node if card in cards[rank]), -1)
+    return relays[node[gpu]][card]
 
 
 def _card(ends: Sequence[tuple[int, int | None]], channel: int) -> int:

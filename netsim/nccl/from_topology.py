@@ -93,9 +93,12 @@ def communicator(
     if not all(node.multicast for node in nodes):
         nodes = [replace(node, graphs={**node.graphs, NVLS: empty_graph(NVLS)}) for node in nodes]
     told = _from_file(given)
+    for system in distinct:
+        _check_told(told, system, given.get("NCCL_GRAPH_FILE", ""))
     nodes = [replace(node, graphs={**node.graphs, **told}) for node in nodes]
     found = {id(system): node for system, node in zip(distinct, nodes, strict=True)}
     by_rank = _cards(layout.nodes, [found[id(system)].cards for system in layout.systems])
+    relays = _relays(layout.nodes, [found[id(system)].relays for system in layout.systems])
     vendors = {system.cpu[1] for system in distinct}
     ports = [system.net_GBps(net) for system in distinct for net in system.nets]
     capabilities = [system.devices[gpu].sm for system in distinct for gpu in system.gpus]
@@ -117,6 +120,7 @@ def communicator(
         pxn=all(reach.pxn for reach in reaches),
         rails=tuple(cards[0] for cards in by_rank),
         cards=by_rank,
+        relays=relays,
         version=version,
         environment=given,
     )
@@ -126,6 +130,20 @@ def _from_file(environment: Mapping[str, str]) -> dict[str, ChannelGraph]:
     """Return the graphs of a file that is to be taken in place of a search; what it lacks is searched."""
     path = environment.get("NCCL_GRAPH_FILE", "").strip()
     return {name: graph for name, graph in read_dump(path).items() if graph.channels} if path else {}
+
+
+def _check_told(told: Mapping[str, ChannelGraph], system: NodeSystem, path: str) -> None:
+    """Refuse graphs that name GPUs or network ports which a node does not have."""
+    for name, graph in told.items():
+        for channel, order in enumerate(graph.orders):
+            nics = [nic for nic in (order.nic_in, order.nic_out) if nic is not None]
+            for what, named, there in (("GPU", order.gpus, len(system.gpus)), ("NIC", nics, len(system.nets))):
+                beyond = [one for one in named if not 0 <= one < there]
+                if beyond:
+                    has = f"accepted are 0 to {there - 1}" if there else "the node has none"
+                    raise NetsimError(
+                        f"NCCL_GRAPH_FILE={path}: channel {channel} of the {name} graph names {what} {beyond[0]}; {has}"
+                    )
 
 
 def network_of(router: Router, ranks: Sequence[int], found: Communicator) -> dict[str, Network]:
@@ -200,6 +218,7 @@ class _Node:
     p2p: bool
     peer_links: int
     cards: tuple[tuple[int, ...], ...]
+    relays: tuple[tuple[int, ...], ...]
 
 
 @lru_cache(maxsize=64)
@@ -219,14 +238,27 @@ def _searched(system: NodeSystem, reach: Reach, version: Version, cross_nic: int
         graphs[NVLS] = search.graph(NVLS, 1, most_channels(version))
     links = _peer_links(paths, version)
     cards = tuple(tuple(paths.nets_of(gpu)) for gpu in range(len(system.gpus))) if system.nets else ()
-    return _Node(graphs, _joined_by_switch(paths), multicast, not _stages(paths, ring), paths.p2p, links, cards)
+    relays = tuple(tuple(map(paths.relay, [gpu] * len(system.nets), range(len(system.nets)))) for gpu in range(len(cards)))
+    return _Node(graphs, _joined_by_switch(paths), multicast, not _stages(paths, ring), paths.p2p, links, cards, relays)
 
 
 def _cards(nodes: tuple[tuple[int, ...], ...], cards: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[int, ...], ...]:
-    """Return the NICs of each rank from those of each node's GPUs."""
-    if not all(cards):
+    """Return the NICs of each rank from those of each node's GPUs; none where a GPU has no NIC within its reach."""
+    if not all(own for its in cards for own in its) or not all(cards):
         return ()
     of_rank = {rank: own for node, its in zip(nodes, cards, strict=True) for rank, own in zip(node, its, strict=True)}
+    return tuple(of_rank[rank] for rank in sorted(of_rank))
+
+
+def _relays(nodes: tuple[tuple[int, ...], ...], relays: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[int, ...], ...]:
+    """Return the ranks that each rank sends through, by NIC, from the GPUs that those of each node send through."""
+    if not all(relays):
+        return ()
+    of_rank = {
+        rank: tuple(node[peer] if peer >= 0 else -1 for peer in own)
+        for node, its in zip(nodes, relays, strict=True)
+        for rank, own in zip(node, its, strict=True)
+    }
     return tuple(of_rank[rank] for rank in sorted(of_rank))
 
 

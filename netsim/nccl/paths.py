@@ -100,6 +100,7 @@ class Paths:
         self.local_gpu = [self._gpu_of_net(net) for net in range(len(nets))]
         self.staged: set[tuple[int, int]] = set()
         """GPUs and ports, by position, between which data is staged in host memory."""
+        self._peers: dict[tuple[int, int], int] = {}
         self._divert_nets()
         # What is reached through relays counts when NICs are chosen, so the nearest are looked up once more.
         self.local_gpus = [self._locals(self._to_gpus(net)) for net in range(len(nets))]
@@ -136,6 +137,10 @@ class Paths:
                 break
             found.append(net)
         return found
+
+    def relay(self, gpu: int, net: int) -> int:
+        """Return the GPU through which another one sends to a port (PXN), -1 where it goes by itself."""
+        return self._peers.get((gpu, net), -1)
 
     def _net_of(self, gpu: int, channel: int) -> int:
         """Return the port that a GPU takes for a channel: by its number, spread over the nearest ports."""
@@ -247,6 +252,7 @@ class Paths:
                 if relayed and peer is not None:
                     over = self._to[self.system.gpus[peer]][own]
                     mine = self.gpu_net[gpu][net] = _chained(over, direct[peer][net], PXN)
+                    self._peers[gpu, net] = peer
                     distance = self._seen_from(peer, direct[peer][net]).type
                 else:
                     distance = mine.type

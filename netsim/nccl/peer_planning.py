@@ -80,7 +80,8 @@ def plan_peers(
         ll_chunk_bytes=settings.step_bytes("ll") // 2,
         protocol=protocol,
         network_protocol=over_network if protocol == "auto" else protocol,
-        pxn=communicator.pxn and settings.pxn_level > 0,
+        # A peer takes data on only over NVLink.
+        pxn=communicator.pxn and communicator.peer_links > 0 and settings.pxn_level > 0,
         # "Only if needed" is where a rank has no card within reach of GPUDirect, which routes see to.
         pxn_always=settings.pxn_level >= _PXN_ALWAYS,
         rails=communicator.rails,

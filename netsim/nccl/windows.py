@@ -9,7 +9,7 @@ from typing import Any
 
 from netsim.errors import NetsimError
 from netsim.nccl.communicator import Communicator
-from netsim.nccl.elements import ELEMENT_BYTES, Elements
+from netsim.nccl.elements import DATATYPES, ELEMENT_BYTES, FLOATS, Elements
 from netsim.nccl.environment import settings
 from netsim.nccl.symmetric_model import MOST_BLOCKS, pick_kernel, query_model
 from netsim.nccl.variables import number
@@ -30,10 +30,17 @@ _ZERO_POLICY = 2
 _GATHERS = Version(2, 30)
 _LARGE_GATHER = 8 * 2**20
 _NOT_ADDED = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "double")
+_ADDING = ("sum", "avg")
 
 
 def kernel_of(
-    communicator: Communicator, algorithm: str, collective: str, size_bytes: int, blocks: int | None = None
+    communicator: Communicator,
+    algorithm: str,
+    collective: str,
+    size_bytes: int,
+    blocks: int | None = None,
+    *,
+    elements: Elements = FLOATS,
 ) -> tuple[str, int]:
     """Return the symmetric kernel of a collective and its blocks: the one that is named, or the one NCCL would take.
 
@@ -48,13 +55,21 @@ def kernel_of(
         As nccl-tests counts it.
     blocks : int, optional
         In place of NCCL's number; NCCL_SYM_CTAS, NCCL_MIN_CTAS and NCCL_MAX_CTAS bound that otherwise.
+    elements : Elements
+        What is reduced.
 
     Raises
     ------
     NetsimError
-        If there is no such kernel, or the ranks are not of one NVLink domain, or the release has none.
+        If there is no such kernel, or the ranks are not of one NVLink domain, or the release has none, or kernels do not
+        reduce these elements so.
     """
     _check(communicator, SYMMETRIC)
+    if not _adds(collective, elements):
+        raise NetsimError(
+            f"{algorithm}: no kernel reduces {elements.datatype} by {elements.operator}; accepted are sum and avg of "
+            f"{', '.join(name for name in DATATYPES if name not in _NOT_ADDED)}"
+        )
     ranks = communicator.ranks
     count = size_bytes if collective == "all_reduce" else size_bytes // ranks
     limits = _limits(communicator, blocks)
@@ -123,11 +138,22 @@ def taken(
         return COPY_ENGINE
     if version < _SINCE[SYMMETRIC] or collective not in symmetric.KERNELS or predicted_us is None:
         return None
-    if collective != "all_gather" and (elements.datatype in _NOT_ADDED or elements.operator not in ("sum", "avg")):
+    if not _adds(collective, elements):
         return None
     count = size_bytes if collective == "all_reduce" else size_bytes // ranks
     estimate_us = pick_kernel(collective, ranks, count, **_limits(communicator, None))[1]
     return SYMMETRIC if estimate_us < predicted_us else None
+
+
+def hindrance(communicator: Communicator) -> str | None:
+    """Say why symmetric windows change nothing for a communicator; None where they may."""
+    if communicator.version < _SINCE[SYMMETRIC]:
+        return f"NCCL uses them from {_SINCE[SYMMETRIC]} on"
+    if len(communicator.nodes) > 1:
+        return "here they serve within one NVLink domain only"
+    if communicator.ranks > 1 and not communicator.peer_links:
+        return "NCCL uses them over NVLink only"
+    return None
 
 
 def by_kernel(
@@ -184,6 +210,11 @@ def by_copies(
         costs=costs,
     )
     return copy_engine.build(made, limit=limit)
+
+
+def _adds(collective: str, elements: Elements) -> bool:
+    """Say whether symmetric kernels do a collective with such elements: they add some types, and gather all."""
+    return collective == "all_gather" or (elements.datatype not in _NOT_ADDED and elements.operator in _ADDING)
 
 
 def _check(communicator: Communicator, algorithm: str) -> None:

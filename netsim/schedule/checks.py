@@ -54,6 +54,7 @@ def check_schedule(schedule: Schedule, ops: Ids) -> None:
         (np.isin(kind, (BRANCH, OUTPUT, COMPUTE)) & (schedule.src >= 0), "has a source rank although it has none to send"),
         (np.isin(kind, (TRUNK, LEG, COMPUTE)) & (schedule.dst >= 0), "has a destination rank although it ends elsewhere"),
         ((kind == TRANSFER) & (schedule.src == schedule.dst), "sends to its own rank"),
+        (schedule.flow < 0, "has a negative flow"),
         ((schedule.via < -1) | (schedule.via >= schedule.ranks), f"goes via a rank outside {ranks}"),
         (
             (schedule.via >= 0) & ((kind != TRANSFER) | (schedule.via == schedule.src) | (schedule.via == schedule.dst)),

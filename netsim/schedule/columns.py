@@ -102,8 +102,8 @@ class Schedule:
     early: npt.NDArray[np.bool_]
     """Whether duration and work run from when the lane is free, while the operation still waits for what it requires."""
     flow: npt.NDArray[np.int32]
-    """Messages of one pair and flow take one way. A rank with several network cards sends flow f by card f modulo their
-    number; hashed routes hash all of it."""
+    """Messages of one pair and flow take one way. Where a rank has several network cards, flows 0, 1, ... of a pair take
+    them in turn, from one on that the destination decides; hashed routes hash all of the number."""
     via: npt.NDArray[np.int32]
     """For transfers between servers the rank whose network card sends it, in place of the source's own; -1 for that."""
     resource: npt.NDArray[np.int32]

@@ -111,7 +111,7 @@ def _moved(
     group = np.array([*(builder.group([members[own] for own in ranks]) for ranks in schedule.groups), -1])
     columns = {name: getattr(schedule, name) for name, _, _ in COLUMNS}
     # Addresses belong to the part's own promise; here only the numbers of bytes count.
-    columns |= {"src": rank[schedule.src], "dst": rank[schedule.dst], "lane": lane[schedule.lane]}
+    columns |= {"src": rank[schedule.src], "dst": rank[schedule.dst], "via": rank[schedule.via], "lane": lane[schedule.lane]}
     return columns | {"group": group[schedule.group], "offset": np.zeros_like(schedule.offset)}
 
 

@@ -29,13 +29,13 @@ def pairs(values: st.SearchStrategy[float]) -> st.SearchStrategy[tuple[tuple[str
     return found.map(lambda chosen: tuple(sorted(chosen.items(), key=lambda item: ORDER[item[0]])))
 
 
+announced = st.just((0, 0.0)) | st.tuples(st.integers(1, 1 << 40), st.floats(min_value=1e-15, max_value=10))
 figures = st.builds(
-    LinkProtocols,
+    lambda pair, **more: LinkProtocols(eager_bytes=pair[0], rendezvous_s=pair[1], **more),
+    announced,
     latency_s=pairs(seconds),
     share=pairs(shares),
     post_s=seconds,
-    eager_bytes=st.integers(0, 1 << 40),
-    rendezvous_s=seconds,
 )
 
 
@@ -94,3 +94,14 @@ def test_a_figure_that_makes_no_sense_is_refused_with_the_place(tmp_path: Path, 
 def test_figures_need_a_source() -> None:
     with pytest.raises(ProfileError, match="protocol_source is ''; what protocols meet needs one"):
         Profile("x", "nic", 2e9, 1e9, 1e-6, "2026", "measured: here", protocols=LinkProtocols(post_s=1e-6))
+
+
+@pytest.mark.parametrize("keys", [{"eager": "8 KiB"}, {"rendezvous": "5 us"}])
+def test_an_eager_limit_and_the_time_of_an_announcement_go_together(keys: dict[str, str]) -> None:
+    with pytest.raises(NetsimError, match="^link 3: eager and rendezvous go together"):
+        read_protocols(keys, "link 3")
+
+
+def test_figures_that_make_no_sense_are_refused_with_their_place() -> None:
+    with pytest.raises(NetsimError, match="^link 3: the share of ll on a link is 1.5"):
+        read_protocols({"share_ll": 1.5}, "link 3")

@@ -192,3 +192,12 @@ def test_a_stray_file_is_one_plain_sentence(diagnose: Callable, tmp_path: Path) 
     wanted = "a log of NCCL_DEBUG=INFO or of nccl-tests is wanted, or a CSV of size_bytes and time_us"
     sentence = diagnose("hello\n").sentence()
     assert sentence == f"netsim: {tmp_path / 'run.log'}: neither NCCL nor nccl-tests says anything in it; {wanted}"
+
+
+def test_the_type_is_that_of_the_rows(diagnose: Callable, log: str) -> None:
+    halves = log.replace("   float ", "    half ")
+    assert halves != log
+    assert diagnose(halves).out.splitlines()[1:] == diagnose(halves, f"{MACHINE} -d half").out.splitlines()[1:]
+    answer = diagnose(halves, f"{MACHINE} -d int8")
+    assert answer.code == 2
+    assert "-d int8: the rows are of half" in answer.err

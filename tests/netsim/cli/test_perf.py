@@ -333,7 +333,8 @@ def test_r_registers_buffers_as_in_nccl_tests(ask: Callable) -> None:
     assert registered.out != plain.out
     assert ask(f"{line} -R 1") == registered
     assert ask(f"{line} -R 0") == plain
-    assert ask(f"{line} -R 2").out == registered.out  # with an algorithm that needs no windows
+    # With an algorithm that needs no windows they are but registered.
+    assert ask(f"{line} -R 2").out == registered.out.replace("registered buffers", "symmetric windows")
     windows = ask(f"{NCCL} -b 4K -e 4K -R 2")
     assert "symmetric:" in windows.out
     assert ask(f"{NCCL} -b 4K -e 4K --windows") == windows
@@ -353,3 +354,21 @@ def test_types_and_operators_are_those_of_nccl_tests(ask: Callable) -> None:
     assert sizes == ["1000", "1003"]
     assert "'all' is no type that NCCL reduces; accepted are int8" in ask(f"{line} -d all").sentence()
     assert "'add' is no operator that NCCL reduces; accepted are sum" in ask(f"{line} -o add").sentence()
+
+
+def test_tables_name_elements_buffers_and_calls_that_are_not_the_default(ask: Callable) -> None:
+    answer = ask(f"{NCCL} -b 4K -e 4K -d half -o max -R 1 --launch stream")
+    assert "effective rates, max of half, registered buffers, stream of calls, 1 GPU a thread" in answer.out
+    assert "registered" not in ask(f"{NCCL} -b 4K -e 4K").out
+
+
+def test_nccl_tests_layout_counts_elements_of_their_type(ask: Callable) -> None:
+    line = ask(f"{NCCL} -b 4K -e 4K -d half -o max --format nccl-tests").out.splitlines()[-4]
+    assert line.split()[:4] == ["4096", "2048", "half", "max"]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"), [("--nccl-version 2.26.5", "from 2.27.0 on"), ("-N 2 --nic ndr400", "one NVLink domain")]
+)
+def test_windows_that_change_nothing_are_said_to(more: str, why: str, ask: Callable) -> None:
+    assert why in ask(f"{NCCL} -b 4K -e 4K --windows {more}").out

@@ -131,3 +131,12 @@ def test_copy_engines_are_taken_where_the_policy_or_the_size_asks_for_them():
     assert taken("all_gather", limit, **asked) != "copy_engine"
     assert taken("all_gather", limit + 8 * 16, **asked) == "copy_engine"
     assert taken("all_gather", 1 << 20, environment={"NCCL_SYM_CE_THRESHOLD": "1000"}, **asked) == "copy_engine"
+
+
+@pytest.mark.parametrize(("datatype", "operator"), [("int8", "sum"), ("double", "avg"), ("float", "max")])
+def test_a_kernel_on_windows_that_is_asked_for_refuses_what_it_does_not_reduce(datatype: str, operator: str):
+    found = communicator(build("hgx-h100"))
+    elements = {"datatype": datatype, "operator": operator}
+    with pytest.raises(NetsimError, match=f"no kernel reduces {datatype} by {operator}; accepted are sum and avg of"):
+        schedules.build(found, "all_reduce", 1 << 20, algorithm="symmetric", **elements)
+    assert schedules.build(found, "all_gather", 1 << 20, algorithm="symmetric", **elements).algorithm.startswith("symmetric")

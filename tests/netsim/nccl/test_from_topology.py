@@ -8,6 +8,7 @@ import networkx as nx
 import pytest
 
 from netsim.errors import NetsimError
+from netsim.nccl.connect import channels_of
 from netsim.nccl.dump import format_dump
 from netsim.nccl.from_topology import as_told, communicator
 from netsim.nccl.graphs import NVLS, RING, ChannelOrder
@@ -185,3 +186,26 @@ def test_graphs_of_a_file_are_taken_in_place_of_a_search(tmp_path: Path) -> None
     assert told.graphs["nvls"] == searched.graphs["nvls"]
     with pytest.raises(NetsimError, match=r"none.xml"):
         communicator(graph, environment={"NCCL_GRAPH_FILE": str(tmp_path / "none.xml")})
+
+
+def test_a_graph_file_of_another_machine_is_refused_with_what_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "graphs.xml"
+    path.write_text(format_dump({RING: communicator(build("hgx-h100")).graphs[RING]}))
+    with pytest.raises(NetsimError, match=r"channel 0 of the ring graph names GPU [4-7]; accepted are 0 to 3"):
+        communicator(build("hgx-h100", gpus_per_node=4), environment={"NCCL_GRAPH_FILE": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("name", "nic", "relayed"),
+    [("pcie-gen4-8", "hdr200", False), ("hgx-a100", "hdr200", False), ("hgx-h100", "ndr400:nics=1", True)],
+)
+def test_data_leaves_through_a_peer_only_over_nvlink_and_where_it_gains(name: str, nic: str, relayed: bool) -> None:
+    found = communicator(build(name, nodes=2, nic=nic))
+    assert any(peer >= 0 for peers in found.relays for peer in peers) is (relayed or name == "hgx-a100")
+    ways = {relay for channel in channels_of(found, RING, found.graphs[RING].channels) for relay in channel.relays}
+    assert (ways != {-1}) is relayed
+
+
+def test_a_gpu_without_a_card_leaves_no_rails() -> None:
+    found = communicator(build("gb200-nvl72", nodes=2, nic="ndr400:nics=4"))
+    assert (found.rails, found.cards) == ((), ())

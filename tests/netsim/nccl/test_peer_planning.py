@@ -139,3 +139,9 @@ def test_channels_that_carry_something_are_counted() -> None:
 def test_one_rank_has_nobody_to_talk_to() -> None:
     alone = Communicator(((0,),), {})
     assert plan_peers(alone, "alltoall", 1000, collective_channels=2).ranks == 1
+
+
+def test_without_nvlink_no_peer_takes_data_on() -> None:
+    found = communicator(build("pcie-gen4-8", nodes=2, nic="hdr200"))
+    assert found.pxn
+    assert not plan_peers(found, "alltoall", 16 * 4096, collective_channels=2).pxn

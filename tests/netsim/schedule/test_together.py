@@ -10,6 +10,7 @@ from netsim.engine.run import simulate
 from netsim.errors import ScheduleError
 from netsim.fabric import LinkProtocols
 from netsim.schedule.catalogue import algorithms_for, build_schedule
+from netsim.schedule.dag import ScheduleBuilder
 from netsim.schedule.together import together
 from netsim.testing import star
 
@@ -101,3 +102,14 @@ def test_parts_of_different_protocols_meet_links_as_they_are():
     assert (alike.schedule.protocol, mixed.schedule.protocol) == ("ll", "ll+simple")
     assert simulate(graph, alike.schedule).time_s == pytest.approx(5e-7)
     assert simulate(graph, mixed.schedule).time_s == pytest.approx(2e-6)
+
+
+def test_messages_that_leave_by_anothers_card_do_so_in_their_own_group():
+    topology = topologies.build("hgx-h100", nodes=4, nic="ndr400:nics=1")
+    builder = ScheduleBuilder("sendrecv", "relayed", ranks=16, size_bytes=MIB)
+    builder.send(3, 8, size=MIB, via=0)
+    one = builder.build()
+    both = together([(one, range(16)), (one, range(16, 32))], ranks=32)
+    assert sorted(both.schedule.via.tolist()) == [0, 16]
+    finish_s = both.finish_s(simulate(topology, both.schedule).end_s)
+    assert finish_s[0] == finish_s[1] == simulate(topologies.build("hgx-h100", nodes=2, nic="ndr400:nics=1"), one).time_s
