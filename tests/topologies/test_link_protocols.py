@@ -63,6 +63,7 @@ def test_a_link_is_what_the_protocol_meets() -> None:
 
 
 def test_a_description_states_it_and_is_written_with_it(tmp_path: Path) -> None:
+    pytest.importorskip("yaml", reason="PyYAML belongs to the command line, not to the core")
     from topologies.custom_text import describe
 
     path = tmp_path / "pair.yaml"
@@ -85,6 +86,7 @@ def test_a_description_states_it_and_is_written_with_it(tmp_path: Path) -> None:
     ],
 )
 def test_a_figure_that_makes_no_sense_is_refused_with_the_place(tmp_path: Path, key: str, words: str) -> None:
+    pytest.importorskip("yaml", reason="PyYAML belongs to the command line, not to the core")
     path = tmp_path / "pair.yaml"
     path.write_text(PAIR.format(key))
     with pytest.raises(NetsimError, match=words):
