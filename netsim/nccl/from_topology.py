@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from netsim.errors import NetsimError
 from netsim.fabric import NETWORK_SWITCH, Link, ranks_of
-from netsim.nccl.communicator import Communicator
+from netsim.nccl.communicator import Communicator, Ranks
 from netsim.nccl.dump import read_dump
 from netsim.nccl.graphs import COLLNET_CHAIN, COLLNET_DIRECT, GRAPH_IDS, NVLS, RING, TREE, ChannelGraph
 from netsim.nccl.paths import LOC, NVB, NVL, PXB, SYS, TYPES, Paths, Reach
@@ -97,8 +97,8 @@ def communicator(
         _check_told(told, system, given.get("NCCL_GRAPH_FILE", ""))
     nodes = [replace(node, graphs={**node.graphs, **told}) for node in nodes]
     found = {id(system): node for system, node in zip(distinct, nodes, strict=True)}
-    by_rank = _cards(layout.nodes, [found[id(system)].cards for system in layout.systems])
-    relays = _relays(layout.nodes, [found[id(system)].relays for system in layout.systems])
+    cards = _by_rank(layout.nodes, [found[id(system)].cards for system in layout.systems])
+    relays = _by_rank(layout.nodes, [found[id(system)].relays for system in layout.systems], ranks=True)
     vendors = {system.cpu[1] for system in distinct}
     ports = [system.net_GBps(net) for system in distinct for net in system.nets]
     capabilities = [system.devices[gpu].sm for system in distinct for gpu in system.gpus]
@@ -118,8 +118,8 @@ def communicator(
         p2p=all(node.p2p for node in nodes),
         peer_links=min(node.peer_links for node in nodes),
         pxn=all(reach.pxn for reach in reaches),
-        rails=tuple(cards[0] for cards in by_rank),
-        cards=by_rank,
+        rails=tuple(own[0] for own in cards),
+        cards=cards,
         relays=relays,
         version=version,
         environment=given,
@@ -238,25 +238,22 @@ def _searched(system: NodeSystem, reach: Reach, version: Version, cross_nic: int
         graphs[NVLS] = search.graph(NVLS, 1, most_channels(version))
     links = _peer_links(paths, version)
     cards = tuple(tuple(paths.nets_of(gpu)) for gpu in range(len(system.gpus))) if system.nets else ()
-    relays = tuple(tuple(map(paths.relay, [gpu] * len(system.nets), range(len(system.nets)))) for gpu in range(len(cards)))
+    relays = tuple(tuple(paths.relay(gpu, net) for net in range(len(system.nets))) for gpu in range(len(cards)))
     return _Node(graphs, _joined_by_switch(paths), multicast, not _stages(paths, ring), paths.p2p, links, cards, relays)
 
 
-def _cards(nodes: tuple[tuple[int, ...], ...], cards: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[int, ...], ...]:
-    """Return the NICs of each rank from those of each node's GPUs; none where a GPU has no NIC within its reach."""
-    if not all(own for its in cards for own in its) or not all(cards):
-        return ()
-    of_rank = {rank: own for node, its in zip(nodes, cards, strict=True) for rank, own in zip(node, its, strict=True)}
-    return tuple(of_rank[rank] for rank in sorted(of_rank))
+def _by_rank(
+    nodes: tuple[Ranks, ...], figures: list[tuple[tuple[int, ...], ...]], *, ranks: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """Return the figures of each rank from those of each node's GPUs, which name GPUs where they are to name `ranks`.
 
-
-def _relays(nodes: tuple[tuple[int, ...], ...], relays: list[tuple[tuple[int, ...], ...]]) -> tuple[tuple[int, ...], ...]:
-    """Return the ranks that each rank sends through, by NIC, from the GPUs that those of each node send through."""
-    if not all(relays):
+    There are none where a node has none, or a GPU has none because it has no NIC within reach.
+    """
+    if not all(its and all(its) for its in figures):
         return ()
     of_rank = {
-        rank: tuple(node[peer] if peer >= 0 else -1 for peer in own)
-        for node, its in zip(nodes, relays, strict=True)
+        rank: tuple(node[gpu] if gpu >= 0 else -1 for gpu in own) if ranks else own
+        for node, its in zip(nodes, figures, strict=True)
         for rank, own in zip(node, its, strict=True)
     }
     return tuple(of_rank[rank] for rank in sorted(of_rank))

@@ -176,9 +176,19 @@ def build(
         predicted_us = None if decided is None else decided.choice.predicted_us
         algorithm = windows.taken(communicator, collective, size_bytes, predicted_us, elements) or algorithm
     if algorithm.partition(":")[0] in _WINDOWED:
-        asked: dict[str, Any] = {"root": root, "align_bytes": align_bytes, "in_place": in_place, "limit": limit}
-        asked |= {"blocks": channels, "elements": elements}
-        return _on_windows(communicator, collective, size_bytes, algorithm, costs_on_windows, asked)
+        return _on_windows(
+            communicator,
+            collective,
+            size_bytes,
+            algorithm,
+            costs_on_windows,
+            elements=elements,
+            blocks=channels,
+            root=root,
+            align_bytes=align_bytes,
+            in_place=in_place,
+            limit=limit,
+        )
     if collective in peers.COLLECTIVES:
         if algorithm not in ("auto", PEERS):
             raise NetsimError(f"NCCL runs {collective} by sends and receives ({PEERS}), not by {algorithm}")
@@ -271,18 +281,20 @@ def _on_windows(
     size_bytes: int,
     algorithm: str,
     costs_of: Callable[[str], Costs],
-    numbers: dict[str, Any],
+    *,
+    elements: Elements,
+    blocks: int | None,
+    **numbers: Any,
 ) -> Built:
     """Build a collective on symmetric windows, by a kernel or by copy engines."""
-    asked, elements = numbers.pop("blocks"), numbers.pop("elements")
     if algorithm == windows.COPY_ENGINE:
         schedule = windows.by_copies(communicator, collective, size_bytes, costs_of(windows.COPY_ENGINE), **numbers)
         return Built(schedule, algorithm, SIMPLE, 0, None)
-    kernel, blocks = windows.kernel_of(communicator, algorithm, collective, size_bytes, asked, elements=elements)
+    kernel, used = windows.kernel_of(communicator, algorithm, collective, size_bytes, blocks, elements=elements)
     protocol = protocol_of(kernel)
     more = {name: numbers[name] for name in ("align_bytes", "limit")}
-    schedule = windows.by_kernel(communicator, collective, size_bytes, kernel, blocks, costs_of(protocol), **more)
-    return Built(schedule, schedule.algorithm, protocol, blocks, None)
+    schedule = windows.by_kernel(communicator, collective, size_bytes, kernel, used, costs_of(protocol), **more)
+    return Built(schedule, schedule.algorithm, protocol, used, None)
 
 
 def _choice(
