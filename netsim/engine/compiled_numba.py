@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from netsim.engine.prepare import EARLY, POSTED
 from netsim.schedule.dag import END, HEAD, LEFT
+from netsim.translate import translated
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 Records = npt.NDArray[Any]
@@ -28,23 +29,8 @@ Numbers = npt.NDArray[np.int64]
 Seconds = npt.NDArray[np.float64]
 
 
-def _translated(function: _F, **flags: bool) -> _F:
-    """Translate a function if numba is there; the one place that decides how."""
-    try:
-        import numba
-    except ImportError:
-        return function
-    translate: Any = numba.njit  # typed or not, as the release has it
-    # No fastmath: an engine must not round otherwise than the others do.
-    try:
-        translated: _F = translate(cache=True, nogil=True, **flags)(function)
-    except RuntimeError:  # no folder to keep translations in: as fast, but translated again in every process
-        translated = translate(nogil=True, **flags)(function)
-    return translated
-
-
 def _compiled(function: _F) -> _F:
-    return _translated(function)
+    return translated(function)
 
 
 def _inlined(function: _F) -> _F:
@@ -52,7 +38,7 @@ def _inlined(function: _F) -> _F:
 
     They go one by one all the same: taken from a named tuple their reference counts cost as much again as all the rest.
     """
-    return _translated(function, forceinline=True)
+    return translated(function, forceinline=True)
 
 
 OPERATION = np.dtype(

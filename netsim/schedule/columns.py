@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from netsim.errors import ScheduleError
 from netsim.schedule.collective import space_bytes
 
 # What an operation is.
@@ -53,6 +54,25 @@ COLUMNS: tuple[tuple[str, type[np.generic], object], ...] = (
     ("resource", np.int32, -1),
     ("units", np.int32, 0),
 )
+
+
+_ACCEPTED = {"i": "biu", "u": "biu", "f": "biuf", "b": "biu"}
+"""Kinds of NumPy values that a column of some kind takes: a fraction of a byte is an error, never rounded."""
+
+
+def typed(name: str, values: object, dtype: type[np.generic]) -> npt.NDArray[np.generic]:
+    """Return a column's values, refusing those that would be cut to fit."""
+    given = np.asarray(values)
+    if given.dtype == dtype:
+        return given
+    limits = np.iinfo(dtype) if issubclass(dtype, np.integer) else None
+    fits = given.dtype.kind in _ACCEPTED[np.dtype(dtype).kind]
+    if fits and limits is not None and given.size:
+        fits = limits.min <= int(given.min()) and int(given.max()) <= limits.max
+    if not fits:
+        kind = "numbers" if limits is None else "whole numbers"
+        raise ScheduleError(f"the column {name!r} takes {kind} that fit {np.dtype(dtype).name}; given was {values!r:.60}")
+    return given.astype(dtype)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from netsim.schedule.columns import (
     TRUNK,
     Ids,
     Schedule,
+    typed,
 )
 
 __all__ = [
@@ -49,10 +50,6 @@ __all__ = [
     "ScheduleBuilder",
     "check_is_schedule",
 ]
-
-
-_ACCEPTED = {"i": "biu", "u": "biu", "f": "biuf", "b": "biu"}
-"""Kinds of NumPy values that a column of some kind takes: a fraction of a byte is an error, never rounded."""
 
 
 @dataclass
@@ -235,7 +232,7 @@ class ScheduleBuilder:
             value = columns.pop(name, default)
             if value is None:
                 raise TypeError(f"ScheduleBuilder.add needs the column {name!r}")
-            block[name] = np.broadcast_to(_typed(name, value, dtype), (count,))
+            block[name] = np.broadcast_to(typed(name, value, dtype), (count,))
         if columns:
             raise TypeError(f"ScheduleBuilder.add got unknown columns {sorted(columns)}")
         self._blocks.append(block)
@@ -272,7 +269,7 @@ class ScheduleBuilder:
         ops, needed, milestones, lags = (
             np.concatenate(parts[index]) if parts else np.empty(0, dtype) for index, dtype in enumerate(dtypes)
         )
-        if (ops[1:] <= ops[:-1]).any():  # else there is one requirement at most for each, and they stand in order
+        if not _in_order(ops, needed, milestones):
             order = np.lexsort((milestones, needed, ops))
             ops, needed, milestones, lags = ops[order], needed[order], milestones[order], lags[order]
         start = np.searchsorted(ops, np.arange(self._count + 1))
@@ -337,7 +334,7 @@ class ScheduleBuilder:
         if self._rows:
             values = zip(*self._rows, strict=True)
             self._blocks.append(
-                {name: _typed(name, column, dtype) for (name, dtype, _), column in zip(COLUMNS, values, strict=True)}
+                {name: typed(name, column, dtype) for (name, dtype, _), column in zip(COLUMNS, values, strict=True)}
             )
             self._rows.clear()
         if self._row_requires:
@@ -347,19 +344,14 @@ class ScheduleBuilder:
             self._row_requires.clear()
 
 
-def _typed(name: str, values: object, dtype: type[np.generic]) -> npt.NDArray[np.generic]:
-    """Return a column's values, refusing those that would be cut to fit."""
-    given = np.asarray(values)
-    if given.dtype == dtype:
-        return given
-    limits = np.iinfo(dtype) if issubclass(dtype, np.integer) else None
-    fits = given.dtype.kind in _ACCEPTED[np.dtype(dtype).kind]
-    if fits and limits is not None and given.size:
-        fits = limits.min <= int(given.min()) and int(given.max()) <= limits.max
-    if not fits:
-        kind = "numbers" if limits is None else "whole numbers"
-        raise ScheduleError(f"the column {name!r} takes {kind} that fit {np.dtype(dtype).name}; given was {values!r:.60}")
-    return given.astype(dtype)
+def _in_order(*keys: npt.NDArray[Any]) -> bool:
+    """Say whether rows are sorted by their keys, the first one first."""
+    undecided = np.ones(max(len(keys[0]) - 1, 0), np.bool_)
+    for key in keys:
+        if (undecided & (key[1:] < key[:-1])).any():
+            return False
+        undecided &= key[1:] == key[:-1]
+    return True
 
 
 def check_is_schedule(schedule: object) -> None:

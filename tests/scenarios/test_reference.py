@@ -18,8 +18,8 @@ from scenarios.study import study_csv
 
 STUDIES = ("ring_bytes", "half_way", "nvls_pieces", "ring_or_tree", "ring_order", "semantics", "packets")
 FILES = sorted(path.name for path in (Path(__file__).resolve().parents[2] / "scenarios").glob("*.yaml"))
-# What may differ between releases without a change of results.
-PROVENANCE = ("version", "schema", "topology_digest")
+# What may differ between releases, or with what is installed, without a change of results.
+PROVENANCE = ("version", "schema", "topology_digest", "engine")
 
 
 def reference(repository, name):

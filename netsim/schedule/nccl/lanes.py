@@ -13,7 +13,7 @@ from netsim.schedule.nccl.costs import Rates
 from netsim.schedule.nccl.loops import Loops
 from netsim.schedule.nccl.pace import Pace
 from netsim.schedule.nccl.plan import Plan
-from netsim.schedule.nccl.rows import Need
+from netsim.schedule.nccl.rows import NAMES, Need
 
 SEND = "send"
 COPY_SEND = "copy_send"
@@ -84,6 +84,40 @@ class Lanes(Loops):
         """Return the fixed seconds and the seconds of work that a primitive on a slice costs a lane."""
         return self._paces[lane].fixed_s, self._paces[lane].work_s(primitive, size)
 
+    def fan(
+        self,
+        lanes: Sequence[int],
+        kind: int,
+        offset: int,
+        size: int,
+        need: Need,
+        *,
+        src: float | Sequence[int] = -1,
+        dst: float | Sequence[int] = -1,
+        group: int = -1,
+        from_input: bool = False,
+        chunk: int = 0,
+        step: int = 0,
+    ) -> range:
+        """Add an operation in each of several ports, all waiting for the same, and return their numbers.
+
+        Parameters
+        ----------
+        lanes : sequence of int
+            The ports; nothing else has to be remembered of them from loop to loop.
+        kind, offset, size, group, from_input, chunk, step
+            As in `netsim.schedule.columns.Schedule`, for all of them.
+        need : (operation, milestone, lag in seconds)
+            What they wait for.
+        src, dst : int or sequence of int
+            One rank for all, or one for each.
+        """
+        self._check_limit(len(lanes))
+        row: dict[str, float | Sequence[float]] = dict.fromkeys(NAMES, 0)
+        row |= {"kind": kind, "src": src, "dst": dst, "offset": offset, "size": size, "wire": self.kind.wire(size)}
+        row |= {"lane": lanes, "from_input": from_input, "chunk": chunk, "step": step, "group": group, "via": -1}
+        return self._rows.fan(len(lanes), row, need)
+
     def _next_to(self, lane: int, number: int) -> tuple[int, list[Need]]:
         """Return a lane beside another, and what makes it wait for what the other has done so far."""
         rank, role = self._names[lane]
@@ -123,12 +157,11 @@ class Lanes(Loops):
         if kind is None:
             kind = TRANSFER if src >= 0 else COMPUTE
         row: tuple[float, ...] = (kind, src, dst, offset, size, wire, chunk, step, lane, reduce, from_input)
-        op = self._rows.add((*row, duration, work, feed, early, group, flow, via), needs)
         last = self._last.get(lane)
         if last in self._beside:
             # The lane goes on when all that it writes side by side has left.
-            self._rows.require(op, [(other, LEFT, 0.0) for other in self._beside.pop(last)])
-        return op
+            needs = [*needs, *((other, LEFT, 0.0) for other in self._beside.pop(last))]
+        return self._rows.add((*row, duration, work, feed, early, group, flow, via), needs)
 
     def build(self) -> Schedule:
         """Return the finished schedule."""

@@ -150,8 +150,10 @@ class Domain:
         """The copies into the buffer of this loop."""
         self._read = program.keep()
         """For each loop what must have left before the buffer is free again."""
-        self._arrived: dict[int, list[int]] = {}
-        """For each rank what the switch delivers there in this loop."""
+        self._arrived: list[range] = []
+        """What the switch delivers to the ranks in this loop, in their order."""
+        self._ports: dict[str, list[int]] = {}
+        """For each role the ports of the ranks, in their order."""
         self._emptied = program.keep()
         """For each loop the copies out of the buffer."""
 
@@ -178,20 +180,17 @@ class Domain:
         program, number = self.program, self.channel
         wanted = [(op, END, 0.0) for op in self._filled]
         begun = program.operation(program.lane(head, number, "reduce"), COMPUTE, needs=[*wanted, *needs], chunk=loop)
-        legs = [
-            program.operation(
-                program.port(rank, f"channel {number} leg {head}"),
-                LEG,
-                offset,
-                size,
-                src=rank,
-                needs=[(begun, END, 0.0)],
-                group=self._group,
-                from_input=True,
-                chunk=loop,
-            )
-            for rank in self.ranks
-        ]
+        legs = program.fan(
+            self._of_all(f"channel {number} leg {head}"),
+            LEG,
+            offset,
+            size,
+            (begun, END, 0.0),
+            src=self.ranks,
+            group=self._group,
+            from_input=True,
+            chunk=loop,
+        )
         output = program.operation(
             program.port(head, f"channel {number} output"),
             OUTPUT,
@@ -230,25 +229,24 @@ class Domain:
             step=1,
             **more,
         )
-        for rank in self.ranks:
-            branch = program.operation(
-                program.port(rank, f"channel {number} branch {head}"),
-                BRANCH,
-                offset,
-                size,
-                dst=rank,
-                needs=[(trunk, HEAD, 0.0)],
-                group=self._group,
-                chunk=loop,
-                step=1,
-            )
-            self._arrived.setdefault(rank, []).append(branch)
+        branches = program.fan(
+            self._of_all(f"channel {number} branch {head}"),
+            BRANCH,
+            offset,
+            size,
+            (trunk, HEAD, 0.0),
+            dst=self.ranks,
+            group=self._group,
+            chunk=loop,
+            step=1,
+        )
+        self._arrived.append(branches)
         return trunk
 
     def copy_out(self, loop: int, size: int) -> None:
         """Let every rank copy a loop's result out of its buffer; where user memory is registered it is there already."""
         plan, arrived = self.program.plan, self._arrived
-        self._arrived = {}
+        self._arrived = []
         if plan.registered:
             return
         seconds = plan.costs.nvls_copy_s(size)
@@ -257,14 +255,20 @@ class Domain:
                 self.program.operation(
                     self.program.lane(rank, self.channel, "copy out"),
                     COMPUTE,
-                    needs=[(op, END, 0.0) for op in arrived[rank]],
+                    needs=[(branches[place], END, 0.0) for branches in arrived],
                     duration=seconds,
                     chunk=loop,
                     step=2,
                 )
-                for rank in self.ranks
+                for place, rank in enumerate(self.ranks)
             ]
         )
+
+    def _of_all(self, role: str) -> list[int]:
+        """Return the ports of all ranks for one role."""
+        if role not in self._ports:
+            self._ports[role] = [self.program.port(rank, role) for rank in self.ranks]
+        return self._ports[role]
 
     def _freed(self, users: deque[list[int]], loop: int) -> list[Need]:
         """Return what waits for the slot of a loop: those who used it some loops ago, one slot a loop."""
