@@ -50,6 +50,8 @@ class NcclOptions:
     """A file of rules of NCCL's example tuner plugin."""
     windows: bool = False
     """Whether user buffers are symmetric windows, so that NCCL may take kernels and copy engines that need those."""
+    in_place: bool = False
+    """Whether input and output are one buffer, as in the right half of nccl-tests' tables."""
     datatype: str = "float"
     """By the names of nccl-tests."""
     operator: str = "sum"
@@ -80,6 +82,7 @@ class NcclOptions:
         """What of elements, buffers and calls is not the default, for the head of a table."""
         elements = "" if (self.datatype, self.operator) == ("float", "sum") else f"{self.operator} of {self.datatype}"
         buffers = "symmetric windows" if self.windows else "registered buffers" if self.registered else ""
+        buffers = ", ".join(filter(None, (buffers, "in place" if self.in_place else "")))
         calls = {
             "graph": "",
             "stream": f"stream of calls, {self.gpus_per_process} GPU{'s' * (self.gpus_per_process > 1)} a thread",
@@ -188,6 +191,7 @@ def build(
                 size,
                 registered=options.registered,
                 symmetric=options.windows,
+                in_place=options.in_place,
                 datatype=options.datatype,
                 operator=options.operator,
                 started=options.launch != "none",

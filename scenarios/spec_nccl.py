@@ -13,7 +13,10 @@ from netsim.nccl.version import Version
 from netsim.schedule.protocols import IDEAL
 from scenarios.nccl import NcclOptions
 
-KEYS = ("nccl_version", "nccl_env", "registered", "launch", "gpus_per_process", "tuner", "windows", "datatype", "operator")
+KEYS = (
+    *("nccl_version", "nccl_env", "registered", "launch", "gpus_per_process"),
+    *("tuner", "windows", "in_place", "datatype", "operator"),
+)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ def nccl_options(
     gpus_per_process: int,
     tuner: str | None,
     windows: bool,
+    in_place: bool,
     datatype: str,
     operator: str,
     given: Sequence[str] = (),
@@ -76,6 +80,7 @@ def nccl_options(
         gpus_per_process,
         rules,
         windows=windows,
+        in_place=in_place,
         datatype=datatype,
         operator=operator,
         given=said,

@@ -23,6 +23,7 @@ VERBS = {
     "crossover": "the sizes at which another algorithm becomes the fastest, by simulation",
     "explain": "why a collective takes that long, what limits it, what would change it most",
     "diagnose": "a log of NCCL or nccl-tests beside the prediction: what agrees, each difference, times",
+    "validate": "measured tables beside predictions: errors by class, collective, protocol and size",
     "run": "a scenario file to a CSV under results/",
     "sweep": "the same on several processes, resumed after an interruption; a failing point is a row",
     "timeline": "one run as a Perfetto trace: a track a lane, a track a link, message arrows",

@@ -97,6 +97,9 @@ Windows = Annotated[
     bool,
     typer.Option("--windows", help="User buffers are symmetric windows (nccl-tests -R 2), which NCCL uses from 2.27 on."),
 ]
+InPlace = Annotated[
+    bool, typer.Option("--in-place", help="Input and output are one buffer, as in the right half of nccl-tests' tables.")
+]
 Datatype = Annotated[
     str | None,
     typer.Option("-d", "--datatype", help="Type of the elements, by the names of nccl-tests; float if not given."),
@@ -227,6 +230,7 @@ def spec(
     gpus_per_process: GpusPerProcess = None,
     tuner: Tuner = None,
     windows: Windows = False,
+    in_place: InPlace = False,
     datatype: Datatype = None,
     operator: Operator = None,
     channels: Channels = None,
@@ -252,6 +256,7 @@ def spec(
         "gpus_per_process": ("--gpus-per-process", gpus_per_process),
         "tuner": ("--tuner", tuner),
         "windows": ("--windows", windows or None),
+        "in_place": ("--in-place", in_place or None),
     }
     given = {field: (option, value) for field, (option, value) in told.items() if value is not None}
     values: dict[str, Any] = {field: value for field, (_, value) in given.items()}

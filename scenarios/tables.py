@@ -1,0 +1,180 @@
+"""Measured tables and the index that says what each was measured on: read, checked, and thinned for a score.
+
+A folder holds CSV files with the columns ``size_bytes, time_us, algbw_GBps, busbw_GBps`` and an ``index.csv`` with one row a
+file. Where a table has no time it follows from the bus bandwidth, if that is large enough to be known. Nothing here knows
+the simulator.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from netsim.errors import ScenarioError
+from netsim.metrics.timing import bus_factor
+from netsim.reading import read_limited
+from netsim.schedule.collective import COLLECTIVES
+
+INDEX = "index.csv"
+_NEEDED = ("file", "collective", "gpu", "n_gpus", "n_nodes", "hw_class")
+_MOST_BYTES = 64 << 20
+_LEAST_BANDWIDTH = 1.0
+"""GB/s below which two decimals are too coarse to tell a time."""
+MOST_SCORED = 12
+"""Rows of a table that count for a score."""
+_WARM = 1.5
+"""Times the third row, above which the first rows are taken for a warm-up."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of an index: a table, and what it was measured on."""
+
+    path: Path
+    columns: dict[str, str] = field(repr=False)
+    """All cells of the row, by the name of the column."""
+    place: str = field(default="", repr=False)
+    """File and line of the row, for messages."""
+
+    def __getitem__(self, name: str) -> str:
+        return self.columns.get(name, "")
+
+    @property
+    def collective(self) -> str:
+        """By the names of this project."""
+        return self["collective"]
+
+    @property
+    def ranks(self) -> int:
+        """GPUs in all."""
+        return self._number("n_gpus")
+
+    @property
+    def hosts(self) -> int:
+        """Hosts, which are not always what NCCL takes for a node."""
+        return self._number("n_nodes")
+
+    @property
+    def kind(self) -> str:
+        """``healthy``, ``fault`` or ``unclear``."""
+        return self["kind"] or "healthy"
+
+    @property
+    def scored(self) -> bool:
+        """Whether predictions may be scored by it."""
+        return self["score"] == "yes"
+
+    def _number(self, name: str) -> int:
+        text = self[name]
+        if not (text.isdecimal() and text.isascii() and 0 < int(text) < 10**7):
+            raise ScenarioError(f"{self.place}: {name} is {text!r}; it must be a whole number, one or more")
+        return int(text)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of a table."""
+
+    size_bytes: int
+    time_us: float
+    scored: bool = False
+    """Whether it is among the rows that count."""
+
+
+def read_index(folder: str | Path) -> list[Entry]:
+    """Read the index of a folder.
+
+    Raises
+    ------
+    ScenarioError
+        If there is none, or a row of it makes no sense.
+    """
+    path = Path(folder) / INDEX
+    if not path.is_file():
+        raise ScenarioError(f"{folder}: has no {INDEX}; it needs one row a table, with the columns {', '.join(_NEEDED)}")
+    rows = _rows(path)
+    missing = [name for name in _NEEDED if name not in rows[0][1]]
+    if missing:
+        raise ScenarioError(f"{path}: has no column {' and no column '.join(missing)}")
+    entries = []
+    for line, cells in rows:
+        entry = Entry(path.parent / cells["file"], cells, f"{path}:{line}")
+        if entry.collective not in COLLECTIVES:
+            raise ScenarioError(f"{entry.place}: collective is {entry.collective!r}; accepted are {', '.join(COLLECTIVES)}")
+        if entry.ranks % entry.hosts:
+            raise ScenarioError(f"{entry.place}: {entry.ranks} GPUs do not spread evenly over {entry.hosts} nodes")
+        entries.append(entry)
+    return entries
+
+
+def read_table(entry: Entry) -> list[Measured]:
+    """Read a table, in the order of its sizes, with the rows marked that count for a score.
+
+    Raises
+    ------
+    ScenarioError
+        If the file is not there, has no time in it, or a cell is no number.
+    """
+    rows: dict[int, float] = {}
+    for line, cells in _rows(entry.path):
+        size = _number(entry.path, line, "size_bytes", cells.get("size_bytes", ""))
+        time_us = _time_us(entry, line, cells, int(size))
+        if size > 0 and time_us > 0:
+            rows.setdefault(int(size), time_us)
+    if not rows:
+        raise ScenarioError(f"{entry.path}: has no row with a time")
+    sizes = sorted(rows)
+    counted = _counted(sizes, [rows[size] for size in sizes])
+    return [Measured(size, rows[size], size in counted) for size in sizes]
+
+
+def _time_us(entry: Entry, line: int, cells: dict[str, str], size: int) -> float:
+    """Return a row's time, by its bus bandwidth where it has none; 0 where that cannot tell it."""
+    if cells.get("time_us"):
+        return _number(entry.path, line, "time_us", cells["time_us"])
+    busbw = _number(entry.path, line, "busbw_GBps", cells.get("busbw_GBps") or "0")
+    if busbw < _LEAST_BANDWIDTH:
+        return 0.0
+    return size * bus_factor(entry.collective, entry.ranks) / busbw / 1e3
+
+
+def _counted(sizes: Sequence[int], times: Sequence[float]) -> set[int]:
+    """Return the sizes that count: without a warm-up, and no more than some, evenly spread on a logarithmic scale."""
+    first = 0
+    if len(times) > 2:
+        first = 1 + max((at for at in (0, 1) if times[at] > _WARM * times[2]), default=-1)
+    left = sizes[first:]
+    if len(left) <= MOST_SCORED:
+        return set(left)
+    low, high = math.log(left[0]), math.log(left[-1])
+    wanted = [low + (high - low) * at / (MOST_SCORED - 1) for at in range(MOST_SCORED)]
+    return {min(left, key=lambda size: abs(math.log(size) - target)) for target in wanted}
+
+
+def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """Return the rows of a CSV file with their lines, cells by column."""
+    try:
+        text = read_limited(path, _MOST_BYTES, ScenarioError).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ScenarioError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
+    reader = csv.DictReader(io.StringIO(text), restkey="", restval="")
+    rows = []
+    for cells in reader:
+        if "" in cells:
+            raise ScenarioError(f"{path}:{reader.line_num}: has more cells than the header has columns")
+        rows.append((reader.line_num, {name: cell.strip() for name, cell in cells.items()}))
+    if not rows:
+        raise ScenarioError(f"{path}: has no rows")
+    return rows
+
+
+def _number(path: Path, line: int, name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise ScenarioError(f"{path}:{line}: {name} is {text!r}; it must be a number, zero or more")
+    return value
