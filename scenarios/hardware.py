@@ -18,12 +18,13 @@ from netsim.errors import NetsimError, ScenarioError
 from netsim.nccl.elements import DATATYPES
 from netsim.nccl.environment import read_assignments
 from netsim.nccl.version import NEWEST, OLDEST, Version
+from netsim.units import parse_bytes
 from scenarios.machine import Machine
 from scenarios.nccl import NcclOptions
 from scenarios.tables import Entry
 
 RULES = Path(__file__).with_name("hardware.toml")
-_VARIABLE = re.compile(r"\b((?:NCCL_[A-Z0-9_]+=)+)([^\s;,)]+)")
+_VARIABLE = re.compile(r"\b((?:NCCL_[A-Z0-9_]+=)+)(\d+ [KMG]i?B\b|[^\s;,)]+)")
 _ALGORITHMS = ("ring", "tree", "nvls", "nvlstree", "collnetdirect", "collnetchain", "pat")
 _PROTOCOLS = ("ll", "ll128", "simple")
 
@@ -174,10 +175,11 @@ def _version(text: str, assumed: str) -> tuple[str, list[str]]:
 
 def _told(entry: Entry) -> Iterable[str]:
     """Yield the variables that an index names in words, ``NCCL_A=NCCL_B=1`` for two of them."""
-    for column in ("algo", "notes"):
+    for column in ("algo", "notes", "intra_link", "inter_link"):
         for found in _VARIABLE.finditer(entry[column]):
             for name in found[1].rstrip("=").split("="):
-                yield f"{name}={found[2].rstrip('.:')}"
+                value = str(parse_bytes(found[2])) if " " in found[2] else found[2].rstrip(".:")
+                yield f"{name}={value}"
 
 
 def _forced(text: str, names: tuple[str, ...]) -> str:
