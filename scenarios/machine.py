@@ -45,15 +45,15 @@ def graph_of(machine: Machine) -> "nx.DiGraph[str]":
     FabricError
         If a fabric is given and there is only one server, or for what `topologies.build` refuses.
     """
-    return _graph(machine, _stamp(machine.topology), _stamp(machine.profile))
+    return _graph(machine, stamp(machine.topology), stamp(machine.profile))
 
 
 def router_of(machine: Machine, routing: str = "static") -> Router:
     """Return the routes of a machine's topology, kept for the next run."""
-    return _router(machine, routing, _stamp(machine.topology), _stamp(machine.profile))
+    return _router(machine, routing, stamp(machine.topology), stamp(machine.profile))
 
 
-def _stamp(names: str | None) -> tuple[tuple[int, int] | None, ...]:
+def stamp(names: str | None) -> tuple[tuple[int, int] | None, ...]:
     """Return what changes when a file does, or one of several with commas between; a preset never changes."""
     stamps: list[tuple[int, int] | None] = []
     for name in (names, *names.split(",")) if names is not None else ():

@@ -13,7 +13,7 @@ from netsim.fabric import hosts_of, ranks_of
 from netsim.nccl.elements import ELEMENT_BYTES, Elements
 from netsim.nccl.version import DEFAULT, Version
 from netsim.routing import Router
-from scenarios.machine import Machine, graph_of, router_of
+from scenarios.machine import Machine, graph_of, router_of, stamp
 from topologies.profiles import family_of
 
 if TYPE_CHECKING:
@@ -125,7 +125,12 @@ def communicator_of(machine: Machine, options: NcclOptions, members: tuple[int, 
     """Return what NCCL knows of these ranks of a machine, or of all; built once for a machine and the same options."""
     graph = graph_of(machine)
     members = tuple(range(len(ranks_of(graph)))) if members is None else members
-    return _communicator(_Graph(graph), options.version, options.environment, members)
+    return _communicator(_Graph(graph), options.version, options.environment, members, _files(options.environment))
+
+
+def _files(environment: tuple[str, ...]) -> tuple[object, ...]:
+    """Return what changes when a file does that the environment names."""
+    return tuple(stamp(text.rpartition("=")[2]) for text in environment)
 
 
 class _Graph:
@@ -142,7 +147,9 @@ class _Graph:
 
 
 @lru_cache(maxsize=64)
-def _communicator(graph: _Graph, version: str, environment: tuple[str, ...], members: tuple[int, ...]) -> "Communicator":
+def _communicator(
+    graph: _Graph, version: str, environment: tuple[str, ...], members: tuple[int, ...], files: tuple[object, ...]
+) -> "Communicator":
     from netsim.nccl.environment import read_assignments
     from netsim.nccl.from_topology import communicator
 

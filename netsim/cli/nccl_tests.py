@@ -64,7 +64,7 @@ ignored.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 )
 
 
-def registered(text: str | None, *, nccl: bool) -> dict[str, bool]:
+def registered(text: str | None, *, nccl: bool, registered: bool = False, windows: bool = False) -> dict[str, bool]:
     """Return what -R says of user buffers, as fields of `scenarios.nccl.NcclOptions`.
 
     Parameters
@@ -74,11 +74,16 @@ def registered(text: str | None, *, nccl: bool) -> dict[str, bool]:
     nccl : bool
         Whether NCCL's schedules run; the textbook's know no buffers, and a pasted line should run nevertheless, with a word
         on stderr.
+    registered, windows : bool
+        Whether options beside it ask for these, which -R must not contradict.
     """
     if text is not None and text not in _REGISTRATIONS:
         raise NetsimError(
             f"-R {text}: accepted are 0 (none), 1 (registered buffers) and 2 (symmetric windows), as in nccl-tests"
         )
+    for option, asked, agrees in (("--registered", registered, "1"), ("--windows", windows, "2")):
+        if asked and text not in (None, agrees):
+            raise NetsimError(f"-R {text} and {option} contradict each other; give one of them, or -R {agrees}")
     if text in (None, "0"):
         return {}
     if not nccl:

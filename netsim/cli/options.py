@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from scenarios.machine import Machine
+    from scenarios.nccl import NcclOptions
     from scenarios.run import Spec
 
 Collective = Annotated[str, typer.Argument(help=f"{', '.join(COLLECTIVES[:-1])} or {COLLECTIVES[-1]}.", show_default=False)]
@@ -242,27 +243,22 @@ def spec(
 ) -> "Spec":
     """Gather the options of a run; its size and algorithm are left to the verb."""
     from netsim.schedule.protocols import protocol_named
-    from scenarios.nccl import NcclOptions
     from scenarios.run import Spec, limit_on_messages
 
     check_collective(collective)
     quantum_bytes = size_of(quantum, "--quantum")
-    mention_variables(nccl_env or [])
-    told = {
-        "version": ("--nccl-version", nccl_version),
-        "environment": ("--nccl-env", tuple(nccl_env or ()) or None),
-        "registered": ("--registered", registered_buffers or None),
-        "launch": ("--launch", launch),
-        "gpus_per_process": ("--gpus-per-process", gpus_per_process),
-        "tuner": ("--tuner", tuner),
-        "windows": ("--windows", windows or None),
-        "in_place": ("--in-place", in_place or None),
-    }
-    given = {field: (option, value) for field, (option, value) in told.items() if value is not None}
-    values: dict[str, Any] = {field: value for field, (_, value) in given.items()}
-    # Textbook runs know neither; a line pasted from nccl-tests should run nevertheless.
-    values |= {name: value for name, value in (("datatype", datatype), ("operator", operator)) if value is not None}
-    nccl = NcclOptions(**values, given=tuple(option for option, _ in given.values()))
+    nccl = nccl_options(
+        nccl_version,
+        nccl_env,
+        registered=registered_buffers,
+        launch=launch,
+        gpus_per_process=gpus_per_process,
+        tuner=tuner,
+        windows=windows,
+        in_place=in_place,
+        datatype=datatype,
+        operator=operator,
+    )
     return Spec(
         machine=on,
         collective=collective,
@@ -277,6 +273,22 @@ def spec(
         engine=engine,
         max_messages=limit_on_messages(max_messages, quantum_bytes),
     )
+
+
+def nccl_options(version: str | None, environment: list[str] | None, **asked: Any) -> "NcclOptions":
+    """Return what NCCL is told and how it is called, by what was given of it; None and False are what was not.
+
+    `asked` are fields of `scenarios.nccl.NcclOptions`.
+    """
+    from scenarios.nccl import NcclOptions
+
+    mention_variables(environment or [])
+    told = {"version": version, "environment": tuple(environment or ()), **asked}
+    given = {field: value for field, value in told.items() if value not in (None, False, ())}
+    # Textbook runs know types and operators no more; a line pasted from nccl-tests should run nevertheless.
+    names = {"version": "--nccl-version", "environment": "--nccl-env"}
+    options = (names.get(field, f"--{field.replace('_', '-')}") for field in given if field not in ("datatype", "operator"))
+    return NcclOptions(**given, given=tuple(options))
 
 
 def pieces(chunk: Chunk = None, chunks: Chunks = None) -> dict[str, int | None]:

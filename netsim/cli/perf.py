@@ -57,7 +57,9 @@ def perf(
     asked = replace(spec, algorithm=algorithm, **pieces)
     first = settled(asked)
     options.mention_textbook(asked)
-    buffers: dict[str, Any] = nccl_tests.registered(registration, nccl=first.protocol != IDEAL)
+    buffers: dict[str, Any] = nccl_tests.registered(
+        registration, nccl=first.protocol != IDEAL, registered=first.nccl.registered, windows=first.nccl.windows
+    )
     first = replace(first, nccl=replace(first.nccl, **buffers))
     machine, collective = spec.machine, spec.collective
     sizes = size_list(

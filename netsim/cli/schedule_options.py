@@ -76,6 +76,12 @@ def asked(
     protocol: Protocol = None,
     nccl_version: options.NcclVersion = None,
     nccl_env: options.NcclEnv = None,
+    registered: options.Registered = False,
+    windows: options.Windows = False,
+    in_place: options.InPlace = False,
+    datatype: options.Datatype = None,
+    operator: options.Operator = None,
+    tuner: options.Tuner = None,
 ) -> Asked:
     """Build the schedule that the options of a verb ask for."""
     options.check_collective(collective)
@@ -88,6 +94,10 @@ def asked(
             ("--fabric", fabric != "one-switch"),
             ("--nccl-version", nccl_version),
             ("--nccl-env", nccl_env),
+            ("--registered", registered),
+            ("--windows", windows),
+            ("--in-place", in_place),
+            ("--tuner", tuner),
         ):
             if given:
                 raise NetsimError(f"{name}: only for a machine, which says what NCCL would run; give --topology with it")
@@ -109,19 +119,25 @@ def asked(
         raise NetsimError(f"-p {ranks}: --topology says how many ranks there are; -g takes the first GPUs of each server")
     from netsim.schedule.protocols import protocol_named
     from scenarios.machine import Machine
-    from scenarios.nccl import NcclOptions
     from scenarios.run import Spec
 
-    options.mention_variables(nccl_env or [])
-    names = [name for name, given in (("--nccl-version", nccl_version), ("--nccl-env", nccl_env)) if given]
-    release = NcclOptions.version if nccl_version is None else nccl_version
+    nccl = options.nccl_options(
+        nccl_version,
+        nccl_env,
+        registered=registered,
+        windows=windows,
+        in_place=in_place,
+        datatype=datatype,
+        operator=operator,
+        tuner=tuner,
+    )
     spec = Spec(
         Machine(topology, nodes, nic, fabric, gpus_per_node=gpus_per_node),
         collective,
         size_bytes,
         algorithm or "auto",
         protocol_named(protocol or "auto", "--proto"),
-        NcclOptions(release, tuple(nccl_env or ()), given=tuple(names)),
+        nccl,
         channels=channels,
         root=root,
         max_messages=max_messages,
@@ -149,7 +165,7 @@ def _on_machine(asked: "Spec") -> Asked:
         raise NetsimError("--chunk and --chunks: NCCL cuts data by its own rules; they are for --proto ideal")
     router = told_router(spec.machine, spec.nccl, spec.routing)
     members = tuple(range(len(router.ranks)))
-    size_bytes = rounded_size(spec.collective, len(members), spec.size_bytes)
+    size_bytes = rounded_size(spec.collective, len(members), spec.size_bytes, spec.nccl.element_bytes)
     check_collective(spec.collective, len(members), size_bytes, spec.root)
     (built,) = build(
         spec.machine,

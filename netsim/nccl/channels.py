@@ -83,7 +83,7 @@ def nvls_channels(communicator: Communicator, settings: Settings = DEFAULT_SETTI
         channels = 24 if fewer else 32
     channels = settings.nvls_channels or channels
     most = 64 if version >= Version(2, 25) else 32
-    return max(settings.min_ctas or 1, min(settings.max_ctas or most, channels))
+    return max(min(settings.min_ctas or 1, most), min(settings.max_ctas or most, channels))
 
 
 def head_gpus(communicator: Communicator, algorithm: str) -> tuple[int, ...]:

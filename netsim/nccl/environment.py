@@ -132,6 +132,8 @@ def notes(environment: Mapping[str, str]) -> list[str]:
     if harmless:
         verb, rest = ("does", "it is") if len(harmless) == 1 else ("do", "they are")
         said.append(f"{', '.join(harmless)} {verb} not change what is sent when, so {rest} ignored")
+    if environment.get("NCCL_CTA_POLICY", "").strip() == "1":
+        said.append("NCCL_CTA_POLICY=1 is not modelled: NCCL may then prefer NVLS for gathers on registered buffers")
     said += [words for name, bounds in _THREAD_BOUNDS.items() if (words := _threads_words(environment, name, bounds))]
     return said
 
@@ -253,6 +255,10 @@ def settings(environment: Mapping[str, str]) -> Settings:
         value = _first(environment, names, least)
         if value is not None and (value > 0 or field not in _THREADS):  # threads of zero are NCCL's default
             given[field] = value
+    if given.get("min_ctas", 0) > given.get("max_ctas", _MOST):
+        given["min_ctas"] = given["max_ctas"]  # as NCCL does, with a word in its log
+    for name, (least, most) in _BOUNDS.items():
+        number(environment, name, least, least, most)
     # As in NCCL, 128 at most.
     given["queue_pairs"] = number(environment, "NCCL_IB_QPS_PER_CONNECTION", 1, 1, 128)
     given["net_ll_buffers"] = flag(environment, "NCCL_ALLOC_P2P_NET_LL_BUFFERS", False)
@@ -261,6 +267,15 @@ def settings(environment: Mapping[str, str]) -> Settings:
 
 
 _THREADS = ("threads", "ll128_threads")
+_BOUNDS = {
+    "NCCL_PAT_ENABLE": (0, 2),
+    "NCCL_LL128_C2C": (0, 1),
+    "NCCL_COLLNET_NODE_THRESHOLD": (0, _MOST),
+    "NCCL_CTA_POLICY": (0, 2),
+    "NCCL_SYM_CTAS": (0, 64),
+    "NCCL_SYM_CE_THRESHOLD": (0, 2**62),
+}
+"""What is read elsewhere and only where it bears on a run, checked in any case: a slip should not pass."""
 # Field of Settings -> variables, the first that is given counts, and the least value; Settings knows the sharper bounds.
 _FIELDS: Mapping[str, tuple[tuple[str, ...], int]] = {
     "min_channels": (("NCCL_MIN_NCHANNELS", "NCCL_MIN_NRINGS"), 0),

@@ -94,7 +94,7 @@ def communicator(
         nodes = [replace(node, graphs={**node.graphs, NVLS: empty_graph(NVLS)}) for node in nodes]
     told = _from_file(given)
     for system in distinct:
-        _check_told(told, system, given.get("NCCL_GRAPH_FILE", ""))
+        _check_told(told, system, given.get("NCCL_GRAPH_FILE", ""), several=len(layout.nodes) > 1)
     nodes = [replace(node, graphs={**node.graphs, **told}) for node in nodes]
     found = {id(system): node for system, node in zip(distinct, nodes, strict=True)}
     cards = _by_rank(layout.nodes, [found[id(system)].cards for system in layout.systems])
@@ -132,18 +132,21 @@ def _from_file(environment: Mapping[str, str]) -> dict[str, ChannelGraph]:
     return {name: graph for name, graph in read_dump(path).items() if graph.channels} if path else {}
 
 
-def _check_told(told: Mapping[str, ChannelGraph], system: NodeSystem, path: str) -> None:
-    """Refuse graphs that name GPUs or network ports which a node does not have."""
+def _check_told(told: Mapping[str, ChannelGraph], system: NodeSystem, path: str, *, several: bool) -> None:
+    """Refuse graphs that name GPUs or network ports which a node does not have, or leave GPUs of rings and trees out."""
     for name, graph in told.items():
         for channel, order in enumerate(graph.orders):
+            where = f"NCCL_GRAPH_FILE={path}: channel {channel} of the {name} graph"
             nics = [nic for nic in (order.nic_in, order.nic_out) if nic is not None]
             for what, named, there in (("GPU", order.gpus, len(system.gpus)), ("NIC", nics, len(system.nets))):
                 beyond = [one for one in named if not 0 <= one < there]
                 if beyond:
                     has = f"accepted are 0 to {there - 1}" if there else "the node has none"
-                    raise NetsimError(
-                        f"NCCL_GRAPH_FILE={path}: channel {channel} of the {name} graph names {what} {beyond[0]}; {has}"
-                    )
+                    raise NetsimError(f"{where} names {what} {beyond[0]}; {has}")
+            if name in (RING, TREE) and len(order.gpus) != len(system.gpus):
+                raise NetsimError(f"{where} has {len(order.gpus)} GPUs; accepted are all {len(system.gpus)} of a node")
+            if several and name in (RING, TREE) and order.nic_in is None:
+                raise NetsimError(f"{where} has no net; with several nodes a channel begins and ends with one")
 
 
 def network_of(router: Router, ranks: Sequence[int], found: Communicator) -> dict[str, Network]:

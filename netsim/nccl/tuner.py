@@ -245,6 +245,11 @@ def _fallback(
         rings = {pair: entry for pair, entry in rings.items() if entry.bandwidth_GBps > 0}
         if rings:
             return rings
+    if allowed is not None and not allowed:
+        raise NetsimError(
+            "what is asked for leaves no algorithm and protocol at all; accepted are "
+            + ", ".join(f"{a} {p}" for a, p in costs)
+        )
     wish = "any algorithm" if allowed is None else ", ".join(f"{a} {p}" for a, p in sorted(allowed)) or "no algorithm"
     rest = ", ".join(f"{a} {p}" for a, p in costs) or "nothing: no ring was found"
     wanted = {a for a, _ in allowed or ()}

@@ -264,6 +264,8 @@ class ScheduleBuilder:
         """
         self._flush()
         columns: dict[str, Any] = {name: self._column(name, dtype) for name, dtype, _ in COLUMNS}
+        for column in columns.values():
+            column.flags.writeable = False  # what is built does not change; digests are kept
         parts = list(zip(*self._requires, strict=True)) if self._requires else []
         dtypes = (np.int64, np.int64, np.uint8, np.float64)
         ops, needed, milestones, lags = (
