@@ -88,7 +88,7 @@ class Samples:
         generation, width = (self.facts.get(name, "") for name in ("link_generation", "link_width"))
         if not (generation.isdecimal() and width.isdecimal()) or int(generation) not in _LANE_BYTES_PER_S:
             return None
-        return _LANE_BYTES_PER_S[int(generation)] * int(width) or None
+        return round(_LANE_BYTES_PER_S[int(generation)] * int(width), -6) or None  # to the MB/s
 
 
 def samples_text(samples: Samples) -> str:
