@@ -71,7 +71,8 @@ def _measure(
     torch = loaded_torch()
     distributed = torch.distributed
     torch.cuda.set_device(rank)
-    distributed.init_process_group("nccl", init_method=f"file://{meeting}", rank=rank, world_size=gpus)
+    device = torch.device("cuda", rank)
+    distributed.init_process_group("nccl", init_method=f"file://{meeting}", rank=rank, world_size=gpus, device_id=device)
     for size in sizes:
         once = _collective(torch, name, size, rank, gpus)
         reps = 50 if size <= 1 << 20 else 20 if size <= 1 << 24 else 5
