@@ -112,10 +112,12 @@ def _collective(torch: Any, name: str, size_bytes: int, rank: int, gpus: int) ->
         return lambda: distributed.all_reduce(whole, op=distributed.ReduceOp.SUM)
     if name == "all_gather":
         part = torch.zeros(share, device="cuda")
-        return lambda: distributed.all_gather_into_tensor(whole, part)
+        gather = _newest(distributed, "all_gather_single", "all_gather_into_tensor")
+        return lambda: gather(whole, part)
     if name == "reduce_scatter":
         part = torch.zeros(share, device="cuda")
-        return lambda: distributed.reduce_scatter_tensor(part, whole)
+        scatter = _newest(distributed, "reduce_scatter_single", "reduce_scatter_tensor")
+        return lambda: scatter(part, whole)
     received = torch.empty_like(whole)
 
     def exchange() -> None:
@@ -125,3 +127,9 @@ def _collective(torch: Any, name: str, size_bytes: int, rank: int, gpus: int) ->
             work.wait()
 
     return exchange
+
+
+def _newest(distributed: Any, name: str, before: str) -> Callable[..., Any]:
+    """Return a function of torch.distributed by its newer name, or by the one before where torch does not have that yet."""
+    found: Callable[..., Any] = getattr(distributed, name, None) or getattr(distributed, before)
+    return found

@@ -1,6 +1,8 @@
 """A torch and a clock that stand in for hardware: enough of their methods to walk through every line of `measure`."""
 
 import contextlib
+import queue
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -83,6 +85,20 @@ class _Graph:
     def replay(self) -> None:
         pass
 
+    def reset(self) -> None:
+        pass
+
+
+class _Process(threading.Thread):
+    """A process that is a thread; it cannot be ended, so what it does must end by itself."""
+
+    def terminate(self) -> None:
+        pass
+
+
+def _nothing(*_given: Any, **_named: Any) -> None:
+    pass
+
 
 def fake_torch(gpus: int = 1) -> Any:
     """Return an object with the part of torch's face that `measure` uses; every span lasts a millisecond."""
@@ -101,11 +117,21 @@ def fake_torch(gpus: int = 1) -> Any:
         graph=lambda _graph, capture_error_mode: contextlib.nullcontext(),
         _sleep=lambda cycles: None,
     )
+    names = ("init_process_group", "destroy_process_group", "barrier", "all_reduce", "all_gather_into_tensor")
+    distributed = SimpleNamespace(
+        **dict.fromkeys((*names, "reduce_scatter_tensor", "isend", "irecv", "P2POp"), _nothing),
+        batch_isend_irecv=lambda _moves: [SimpleNamespace(wait=_nothing)],
+        ReduceOp=SimpleNamespace(SUM="sum"),
+    )
     return SimpleNamespace(
         __version__="2",
         version=SimpleNamespace(cuda="13.0"),
         uint8="uint8",
         ones=lambda size, **_kept: _Tensor(size),
         zeros=lambda size, **_kept: _Tensor(size),
+        empty_like=lambda tensor: _Tensor(tensor.size),
+        device=lambda kind, number: (kind, number),
         cuda=cuda,
+        distributed=distributed,
+        multiprocessing=SimpleNamespace(get_context=lambda _how: SimpleNamespace(Queue=queue.Queue, Process=_Process)),
     )
