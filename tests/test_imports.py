@@ -37,7 +37,9 @@ PERF = [
 
 def loaded(*arguments: str) -> set[str]:
     """Return the top-level packages that a command line loads."""
-    ran = subprocess.run([sys.executable, "-c", SHOW_MODULES, *arguments], capture_output=True, text=True, check=True)
+    root = Path(__file__).resolve().parent.parent
+    asked = [sys.executable, "-c", SHOW_MODULES, *arguments]
+    ran = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=root)
     return {name.split(".")[0] for name in ran.stderr.split()}
 
 
@@ -72,6 +74,19 @@ def test_help_loads_nothing_heavy() -> None:
 def test_perf_to_csv_loads_nothing_heavy() -> None:
     pytest.importorskip("typer")
     assert loaded(*PERF) & HEAVY == set()
+
+
+def test_fits_and_profiles_need_no_torch() -> None:
+    pytest.importorskip("typer")
+    assert loaded("calibrate", "fit", "tests/data/h200_copies.csv", "--csv", "-") & HEAVY == set()
+
+
+def test_of_calibrate_one_module_names_torch_and_one_numpy(repository: Path) -> None:
+    rooms = {path.stem: path.read_text(encoding="utf-8") for path in (repository / "calibrate").glob("*.py")}
+    assert [name for name, text in sorted(rooms.items()) if 'import_module("torch")' in text or "import torch" in text] == [
+        "measure"
+    ]
+    assert [name for name, text in sorted(rooms.items()) if "import numpy" in text] == ["fit"]
 
 
 def test_netsim_never_names_its_siblings_outside_the_front_door(repository: Path) -> None:

@@ -8,6 +8,7 @@ import shlex
 import pytest
 
 from netsim.cli.app import answer
+from tests.calibrate.standin import FakeClock
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
 
@@ -49,6 +50,7 @@ def test_the_python_runs_as_shown(blocks, tmp_path, monkeypatch):
 
 def test_the_commands_run(blocks, tmp_path, monkeypatch, repository):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("calibrate.measure.open_hardware", FakeClock)  # a GPU, for `calibrate measure`
     (tmp_path / "scenarios").symlink_to(repository / "scenarios")
     (tmp_path / "my_nccl_topo.xml").symlink_to(sorted((repository / "tests" / "topologies" / "data").glob("*.xml"))[0])
     lines = list(commands(blocks))

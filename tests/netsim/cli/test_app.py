@@ -15,6 +15,7 @@ pytest.importorskip("typer")
 
 from netsim.cli import app
 from netsim.errors import InternalError
+from tests.calibrate.standin import FakeClock
 
 NETSIM = [sys.executable, "-c", "from netsim.cli.app import main; main()"]
 PERF = "perf all_reduce --topology ideal-switch:8@450GB/s,1us --algo ring -b 64M -e 64M"
@@ -30,6 +31,9 @@ def helps() -> list[tuple[str, ...]]:
         ("schedule", "prove"),
         ("schedule", "export"),
         ("schedule", "import"),
+        ("calibrate", "measure"),
+        ("calibrate", "fit"),
+        ("calibrate", "publish"),
     ]
 
 
@@ -44,6 +48,9 @@ def test_every_verb_has_help_with_an_example_that_runs(
     arguments = shlex.split(example)
     if arguments[0] == "plot":
         pytest.importorskip("matplotlib")
+        arguments[-1] = str(tmp_path / arguments[-1])
+    if "-o" in arguments and arguments[0] == "calibrate":
+        monkeypatch.setattr("calibrate.measure.open_hardware", FakeClock)
         arguments[-1] = str(tmp_path / arguments[-1])
     if arguments[0] in ("run", "sweep"):
         arguments += ["--csv", "-"]
