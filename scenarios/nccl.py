@@ -54,6 +54,8 @@ class NcclOptions:
     """Whether input and output are one buffer, as in the right half of nccl-tests' tables."""
     datatype: str = "float"
     """By the names of nccl-tests."""
+    kernel_costs: str | None = None
+    """A file of what NCCL's kernels cost, in place of that of the GPUs' generation."""
     operator: str = "sum"
     """What all_reduce, reduce and reduce_scatter do with elements."""
     given: tuple[str, ...] = field(default=(), compare=False)
@@ -89,7 +91,8 @@ class NcclOptions:
             "none": "no kernel start",
         }
         tuner = f"rules of {self.tuner}" if self.tuner else ""
-        return tuple(one for one in (elements, buffers, calls[self.launch], tuner) if one)
+        costs = f"kernel costs of {self.kernel_costs}" if self.kernel_costs else ""
+        return tuple(one for one in (elements, buffers, calls[self.launch], tuner, costs) if one)
 
     @property
     def element_bytes(self) -> int:
@@ -204,6 +207,7 @@ def build(
                 started=options.launch != "none",
                 network=key[2],
                 rules=rules,
+                kernel_costs=options.kernel_costs,
                 **asked,
             )
             kept.append((key, built))
@@ -225,7 +229,8 @@ def least_call_s(machine: Machine, options: NcclOptions, members: tuple[int, ...
 
     if options.launch != "stream":
         return 0.0
-    return launch_s(generation_of(communicator_of(machine, options, members))) * options.gpus_per_process
+    name = options.kernel_costs or generation_of(communicator_of(machine, options, members))
+    return launch_s(name) * options.gpus_per_process
 
 
 def windows_hindrance(machine: Machine, options: NcclOptions, members: tuple[int, ...]) -> str | None:

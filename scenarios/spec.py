@@ -91,6 +91,7 @@ class ScenarioFile(_Strict):
     launch: Literal["graph", "stream", "none"] = Field("graph", description=", ".join(LAUNCHES))
     gpus_per_process: _Count = Field(1, description="a whole number from 1 up: GPUs that one host thread drives")
     tuner: _Text | None = Field(None, description="a file of rules of NCCL's example tuner plugin")
+    kernel_costs: _Text | None = Field(None, description="a file of what NCCL's kernels cost, beside the scenario")
     in_place: bool = Field(False, description="true or false: whether input and output are one buffer")
     windows: bool = Field(False, description="true or false: whether user buffers are symmetric windows")
     datatype: _Text = Field("float", description=", ".join(DATATYPES))
@@ -183,6 +184,7 @@ def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
         tuner=file.tuner,
         windows=file.windows,
         in_place=file.in_place,
+        kernel_costs=file.kernel_costs,
         datatype=file.datatype,
         operator=file.operator,
         given=sorted(file.model_fields_set),

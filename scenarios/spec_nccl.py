@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from netsim.errors import NetsimError, ScenarioError
 from netsim.nccl.elements import Elements
 from netsim.nccl.environment import allowed, read_assignments
+from netsim.nccl.gpus import read_costs
 from netsim.nccl.names import AUTO, accepted, algorithm_named
 from netsim.nccl.schedules import ALGORITHMS
 from netsim.nccl.tuner_file import read_rules
@@ -15,7 +16,7 @@ from scenarios.nccl import NcclOptions
 
 KEYS = (
     *("nccl_version", "nccl_env", "registered", "launch", "gpus_per_process"),
-    *("tuner", "windows", "in_place", "datatype", "operator"),
+    *("tuner", "windows", "in_place", "datatype", "operator", "kernel_costs"),
 )
 
 
@@ -40,6 +41,7 @@ def nccl_options(
     tuner: str | None,
     windows: bool,
     in_place: bool,
+    kernel_costs: str | None,
     datatype: str,
     operator: str,
     given: Sequence[str] = (),
@@ -54,6 +56,7 @@ def nccl_options(
     where = places.where
     assigned = tuple(text if "=" in text else places.beside(text) for text in environment)
     rules = None if tuner is None else places.beside(tuner)
+    costs = None if kernel_costs is None else places.beside(kernel_costs)
     try:
         if version is not None:
             Version.parse(version, where("nccl_version"))
@@ -65,6 +68,11 @@ def nccl_options(
             read_rules(rules)
     except NetsimError as error:
         raise ScenarioError(f"{where('tuner')}: {error}") from None
+    try:
+        if costs is not None:
+            read_costs(costs)
+    except NetsimError as error:
+        raise ScenarioError(f"{where('kernel_costs')}: {error}") from None
     release = NcclOptions.version if version is None else version
     said = tuple(key for key in KEYS if key in given)
     for key, elements in (("datatype", (datatype, "sum")), ("operator", ("float", operator))):
@@ -81,6 +89,7 @@ def nccl_options(
         rules,
         windows=windows,
         in_place=in_place,
+        kernel_costs=costs,
         datatype=datatype,
         operator=operator,
         given=said,

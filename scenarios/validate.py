@@ -8,6 +8,7 @@ silently: a table without a prediction keeps the reason.
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
@@ -149,6 +150,8 @@ def _predict(entry: Entry, found: SetUp, measured: Measured, max_messages: int, 
         algorithm=found.algorithm,
         protocol=found.protocol,
         nccl=found.options,
+        # Hundreds of runs: numba is loaded once for all.
+        engine="compiled" if find_spec("numba") else "auto",
         max_messages=max_messages,
     )
     # Where it makes no difference, in place is what out of place is.
@@ -160,6 +163,21 @@ def _predict(entry: Entry, found: SetUp, measured: Measured, max_messages: int, 
         except NetsimError as error:
             known[spec] = f"not simulated: {error}"
     return known[spec]
+
+
+def predicted(
+    entry: Entry, found: SetUp, known: dict[Spec, Row | str], *, max_messages: int = MOST_MESSAGES
+) -> list[tuple[Measured, Row | None]]:
+    """Return every row of a table that counts, with what is predicted for it; None where it cannot be simulated.
+
+    `known` keeps what was predicted, for tables that share it.
+    """
+    rows = (
+        (measured, _predict(entry, found, measured, max_messages, known))
+        for measured in read_table(entry)
+        if measured.scored
+    )
+    return [(measured, None if isinstance(row, str) or row.time_us <= 0 else row) for measured, row in rows]
 
 
 _SAME_IN_PLACE = ("all_reduce", "reduce_scatter", "reduce", "sendrecv")

@@ -6,6 +6,7 @@ the places one by one, and ``ports=N`` joins N ports of a NIC to one way to the 
 over rails. ``own`` keeps the machine's NICs as they are.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -148,15 +149,22 @@ def add_rules(machine: "nx.DiGraph[str]", spec: NicSpec | None, gpudirect: bool)
 def add_shared_limits(machine: "nx.DiGraph[str]", rate: str) -> None:
     """Say what a root complex passes on between GPUs and NICs that hang on it without a switch, both directions together.
 
-    Data that is staged in host memory does not meet it: its limit is that memory's. It is known for PCIe Gen4 only; a link
-    of the root complex to itself that is there already stays.
+    Data that is staged in host memory does not meet it: its limit is that memory's. It is known for PCIe Gen4 only, of one
+    GPU and its NIC, whose root ports are their own: several pairs have as many times as much. A link of the root complex to
+    itself that is there already stays.
     """
     for root in [node for node, data in machine.nodes(data=True) if data["kind"] == ROOT_COMPLEX]:
-        beside = {
+        beside = Counter(
             machine.nodes[b]["kind"] for _, b, data in machine.out_edges(root, data=True) if data["link"].kind == _GEN4
-        }
-        if {GPU, NIC} <= beside and not machine.has_edge(root, root):
-            link = load_profile(_SHARED_GEN4).link(rate)
+        )
+        pairs = min(beside[GPU], beside[NIC])
+        if pairs and not machine.has_edge(root, root):
+            one = load_profile(_SHARED_GEN4).link(rate)
+            link = replace(
+                one,
+                bandwidth_bytes_per_s=pairs * one.bandwidth_bytes_per_s,
+                line_rate_bytes_per_s=pairs * (one.line_rate_bytes_per_s or one.bandwidth_bytes_per_s),
+            )
             machine.add_edge(root, root, link=link)
             words = f"assumed: what {root} passes on between GPUs and NICs shares {format_rate(link.bandwidth_bytes_per_s)}"
             machine.graph["remarks"] = (*machine.graph.get("remarks", ()), f"{words} in both directions ({_SHARED_GEN4})")

@@ -34,7 +34,8 @@ FAMILIES = ("nvlink", "xgmi", "c2c", "pcie", "socket", "memory", "nic", "other")
 RATES = ("effective", "line")
 """Which of a profile's two rates a topology uses."""
 
-_DATA = Path(__file__).parent / "profiles_data"
+FOLDER = Path(__file__).parent / "profiles_data"
+"""Where the profiles are that come with netsim."""
 _REQUIRED = ("name", "family", "line_rate", "effective_rate", "latency", "date", "source")
 _OPTIONAL = ("latency_source", *PROTOCOL_KEYS, "protocol_source", "gap", "floor", "lanes", "note")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -170,7 +171,7 @@ class Profile:
 
 def profile_names(family: str | None = None) -> tuple[str, ...]:
     """Return the names of the profiles that travel with netsim, sorted, all or those of one family."""
-    names = tuple(sorted(path.stem for path in _DATA.glob("*.toml")))
+    names = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
     return names if family is None else tuple(name for name in names if load_profile(name).family == family)
 
 
@@ -207,7 +208,7 @@ def family_of(kind: str) -> str | None:
     """Return the family of a link kind, or None if the kind does not come from a known profile."""
     base = re.sub(r"_x\d+$", "", kind)
     for name in (kind, base):
-        if _NAME.fullmatch(name) and (_DATA / f"{name}.toml").is_file():
+        if _NAME.fullmatch(name) and (FOLDER / f"{name}.toml").is_file():
             return _named(name).family
     return None
 
@@ -257,10 +258,10 @@ def write_profile(profile: Profile, path: str | Path) -> None:
 
 @lru_cache(maxsize=256)
 def _named(name: str) -> Profile:
-    if not _NAME.fullmatch(name) or not (_DATA / f"{name}.toml").is_file():
+    if not _NAME.fullmatch(name) or not (FOLDER / f"{name}.toml").is_file():
         known = ", ".join(profile_names())
         raise ProfileError(f"unknown link profile {name!r}; accepted are a path to a TOML file or {known}")
-    return _read(_DATA / f"{name}.toml")
+    return _read(FOLDER / f"{name}.toml")
 
 
 def _read(path: Path) -> Profile:

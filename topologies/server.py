@@ -286,12 +286,13 @@ SERVERS: dict[str, ServerPlan] = {
         p2p="LOC",
         sm=120,
     ),
-    "rtx5090-8-p2p": ServerPlan(
-        "8 RTX 5090 as rtx5090-8, with a driver that lets cards reach each other's memory over all paths",
+    "rtxpro6000-8": ServerPlan(
+        "8 RTX PRO 6000 on PCIe Gen5 x16 directly under 2 AMD sockets; peer-to-peer where NCCL takes it",
         _TWO_FOURS,
         pcie="pcie5",
         socket_link="socket_amd_gen5",
         switches=False,
+        p2p="PXB",
         sm=120,
     ),
     "pcie-two-sockets": ServerPlan(

@@ -122,6 +122,12 @@ Tuner = Annotated[
     str | None,
     typer.Option("--tuner", help="Rules of NCCL's example tuner plugin (nccl_tuner.conf), asked before NCCL's cost model."),
 ]
+KernelCosts = Annotated[
+    str | None,
+    typer.Option(
+        "--kernel-costs", help="A TOML file of what NCCL's kernels cost, in place of that of the GPUs' generation."
+    ),
+]
 Channels = Annotated[
     int | None, typer.Option("--channels", min=1, help="Lanes a rank uses side by side; 1, or NCCL's number.")
 ]
@@ -232,6 +238,7 @@ def spec(
     tuner: Tuner = None,
     windows: Windows = False,
     in_place: InPlace = False,
+    kernel_costs: KernelCosts = None,
     datatype: Datatype = None,
     operator: Operator = None,
     channels: Channels = None,
@@ -256,6 +263,7 @@ def spec(
         tuner=tuner,
         windows=windows,
         in_place=in_place,
+        kernel_costs=kernel_costs,
         datatype=datatype,
         operator=operator,
     )

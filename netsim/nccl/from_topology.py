@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from netsim.errors import NetsimError
-from netsim.fabric import NETWORK_SWITCH, Link, ranks_of
+from netsim.fabric import NETWORK_SWITCH, Link, hosts_of, ranks_of
 from netsim.nccl.communicator import Communicator, Ranks
 from netsim.nccl.dump import read_dump
 from netsim.nccl.graphs import COLLNET_CHAIN, COLLNET_DIRECT, GRAPH_IDS, NVLS, RING, TREE, ChannelGraph
@@ -195,6 +195,8 @@ def as_told(graph: "nx.DiGraph[str]", environment: Mapping[str, str]) -> "nx.DiG
         If a variable has a value that NCCL does not know.
     """
     rules: dict[str, object] = {}
+    if graph.graph.get("p2p") == TYPES[PXB] and _few_on_amd(graph):
+        rules["p2p"] = TYPES[SYS]
     if flag(environment, "NCCL_P2P_DISABLE", False):
         rules["p2p"] = TYPES[LOC]
     for name, rule in (("NCCL_P2P_LEVEL", "p2p"), ("NCCL_NET_GDR_LEVEL", "gdr_level")):
@@ -208,6 +210,12 @@ def as_told(graph: "nx.DiGraph[str]", environment: Mapping[str, str]) -> "nx.DiG
     told = graph.copy()
     told.graph.update(rules)
     return told
+
+
+def _few_on_amd(graph: "nx.DiGraph[str]") -> bool:
+    """Say whether hosts are AMD's with at most two GPUs each, between which NCCL then takes any path."""
+    vendors = {data.get("cpu_vendor") for _, data in graph.nodes(data=True)} - {None}
+    return vendors == {AMD} and max(map(len, hosts_of(graph))) <= 2
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from netsim.errors import NetsimError
 from netsim.schedule.nccl.costs import Costs, Rates
 from netsim.units import parse_rate, parse_time
 
-_DATA = Path(__file__).parent / "gpus_data"
+FOLDER = Path(__file__).parent / "gpus_data"
+"""Where the files of the generations are."""
 _PCIE = "pcie"
 _OLDEST = "ampere"
 _SMALL_INTEGERS = ("int8", "uint8")
@@ -46,7 +48,7 @@ def generation(compute_capability: int, *, nvlink: bool = True) -> str:
     """
     if not nvlink:
         return _PCIE
-    for path in sorted(_DATA.glob("*.toml")):
+    for path in sorted(FOLDER.glob("*.toml")):
         span = _read(path.stem)["compute_capability"]
         if span and span[0] <= compute_capability <= span[1]:
             return path.stem
@@ -60,7 +62,7 @@ def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False, 
     Parameters
     ----------
     name : str
-        As `generation` returns it.
+        As `generation` returns it, or the path of a TOML file of the same form.
     protocol : {"ll", "ll128", "simple"}
         By which protocol; a generation that has no figures for one takes those of Simple.
     peers : bool
@@ -77,7 +79,9 @@ def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False, 
     """
     file = _read(name)
     table = file.get(protocol) or file["simple"]
-    given = {key: parse_rate(table.get(key) or table[kind], where=key) for key, kind in _KIND_OF.items()}
+    given = {
+        key: parse_rate(table.get(key) or table.get(kind) or table["send"], where=key) for key, kind in _KIND_OF.items()
+    }
     if datatype in _SMALL_INTEGERS:
         given |= {key: given[key] * table.get("int8", 1.0) for key, kind in _KIND_OF.items() if kind == "reduce"}
     in_switch, between = file.get("nvls", {}), file["p2p"]
@@ -139,6 +143,35 @@ def _time(table: dict[str, Any], key: str) -> float:
     return parse_time(table.get(key, "0"), where=key)
 
 
-@lru_cache(maxsize=16)
 def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((_DATA / f"{name}.toml").read_text(encoding="utf-8"))
+    return read_costs(name) if name.endswith(".toml") else _shipped(name)
+
+
+@lru_cache(maxsize=16)
+def _shipped(name: str) -> dict[str, Any]:
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def read_costs(path: str | Path) -> dict[str, Any]:
+    """Read a file of what kernels cost, of the form of those in ``gpus_data``.
+
+    Raises
+    ------
+    NetsimError
+        If it cannot be read, or lacks a table or a key that every such file has.
+    """
+    try:
+        file = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise NetsimError(
+            f"{path}: no file of kernel costs can be read there ({error}); see netsim/nccl/gpus_data"
+        ) from None
+    needed = {"simple": ("start", "send", "recv"), "p2p": ("start", "start_ll", "rate_ll", "share"), "launch": ("call",)}
+    for table, keys in needed.items():
+        given = file.get(table)
+        missing = [key for key in keys if not isinstance(given, dict) or key not in given]
+        if missing:
+            raise NetsimError(
+                f"{path}: [{table}] lacks {', '.join(missing)}; a file of kernel costs has {', '.join(keys)} there"
+            )
+    return file

@@ -104,6 +104,7 @@ def build(
     started: bool = True,
     network: Mapping[str, Network] | None = None,
     rules: Sequence[Rule] | None = None,
+    kernel_costs: str | None = None,
     limit: int | None = None,
 ) -> Built:
     """Return the schedule of a collective as NCCL would run it.
@@ -138,6 +139,8 @@ def build(
         By protocol, what messages between nodes meet beside their links (`netsim.nccl.from_topology.network_of`).
     rules : sequence of Rule, optional
         Of NCCL's example tuner plugin, asked before the cost model decides.
+    kernel_costs : str, optional
+        A file of what kernels cost, in place of that of the GPUs' generation.
     limit : int, optional
         The most operations accepted.
 
@@ -153,11 +156,12 @@ def build(
     align_bytes = ELEMENT_BYTES[datatype] if align_bytes is None else align_bytes
 
     def costs_of(kind: str, **uses: bool) -> Costs:
-        found = FREE if free else _costs(communicator, kind, started, datatype=datatype, **uses)
+        name = kernel_costs or generation_of(communicator, nvls=uses.get("nvls", False))
+        found = FREE if free else _started(gpu_costs(name, kind, datatype=datatype, **uses), started)
         return replace(found, network=(network or {}).get(kind, Network()))
 
     def costs_on_windows(kind: str) -> Costs:
-        name = generation(communicator.compute_capability)
+        name = kernel_costs or generation(communicator.compute_capability)
         found = copy_costs(name) if kind == windows.COPY_ENGINE else window_costs(name, kind, collective)
         return FREE if free else _started(found, started)
 
@@ -335,19 +339,6 @@ def generation_of(communicator: Communicator, *, nvls: bool = False) -> str:
     """
     over_nvlink = nvls or communicator.ranks_per_node == 1 or communicator.peer_links > 0
     return generation(communicator.compute_capability, nvlink=over_nvlink)
-
-
-def _costs(
-    communicator: Communicator,
-    protocol: str,
-    started: bool,
-    *,
-    datatype: str = "float",
-    nvls: bool = False,
-    peers: bool = False,
-) -> Costs:
-    name = generation_of(communicator, nvls=nvls)
-    return _started(gpu_costs(name, protocol, nvls=nvls, peers=peers, datatype=datatype), started)
 
 
 def _channels_used(schedule: Schedule) -> int:

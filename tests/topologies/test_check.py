@@ -123,7 +123,7 @@ def test_a_gpu_without_a_route_is_seen() -> None:
 
 def test_a_nic_beyond_the_root_complex_is_seen() -> None:
     shared, remark = remarks(build("pcie-pair", nodes=2, nic="edr100"))
-    assert shared.startswith("assumed: what cpu0 passes on between GPUs and NICs shares 31.7 GB/s")
+    assert shared.startswith("assumed: what cpu0 passes on between GPUs and NICs shares 63.4 GB/s")
     assert remark.startswith("node0/gpu0 reaches its nearest NIC node0/nic0 only through the root complex")
 
 

@@ -191,8 +191,11 @@ def test_striped_ports_are_one_card_of_their_joint_rate() -> None:
 
 
 def test_a_gen4_root_complex_shares_what_it_passes_between_gpu_and_nic() -> None:
-    graph = build("pcie-pair", nodes=2, nic="hdr200")
+    graph = build("pcie-pair", nodes=2, nic="hdr200:nics=1")
     assert graph.edges["node0/cpu0", "node0/cpu0"]["link"].bandwidth_bytes_per_s == 31.7e9
+    # Two GPUs with a NIC each have root ports of their own.
+    pairs = build("pcie-pair", nodes=2, nic="hdr200")
+    assert pairs.edges["node0/cpu0", "node0/cpu0"]["link"].bandwidth_bytes_per_s == 63.4e9
     assert any("shares 31.7 GB/s in both directions" in remark for remark in remarks(graph))
     # Behind a switch, or in another generation, nothing is known of such a limit.
     assert not build("pcie-gen4-8", nodes=2, nic="hdr200").has_edge("node0/cpu0", "node0/cpu0")
