@@ -20,6 +20,8 @@ from netsim.schedule.collective import COLLECTIVES
 INDEX = "index.csv"
 _NEEDED = ("file", "collective", "gpu", "n_gpus", "n_nodes", "hw_class")
 _MOST_BYTES = 64 << 20
+_MOST_SIZE = 1 << 50
+"""Bytes of a collective beyond which a size is a slip."""
 _LEAST_BANDWIDTH = 1.0
 """GB/s below which two decimals are too coarse to tell a time."""
 MOST_SCORED = 12
@@ -44,7 +46,10 @@ class Entry:
     @property
     def collective(self) -> str:
         """By the names of this project."""
-        return self["collective"]
+        name = self["collective"]
+        if name not in COLLECTIVES:
+            raise ScenarioError(f"{self.place}: collective is {name!r}; accepted are {', '.join(COLLECTIVES)}")
+        return name
 
     @property
     def ranks(self) -> int:
@@ -54,7 +59,10 @@ class Entry:
     @property
     def hosts(self) -> int:
         """Hosts, which are not always what NCCL takes for a node."""
-        return self._number("n_nodes")
+        hosts = self._number("n_nodes")
+        if self.ranks % hosts:
+            raise ScenarioError(f"{self.place}: {self.ranks} GPUs do not spread evenly over {hosts} nodes")
+        return hosts
 
     @property
     def kind(self) -> str:
@@ -65,6 +73,10 @@ class Entry:
     def scored(self) -> bool:
         """Whether predictions may be scored by it."""
         return self["score"] == "yes"
+
+    def check(self) -> None:
+        """Raise ScenarioError, with file and line, if what the row says of a run makes no sense."""
+        _ = self.collective, self.ranks, self.hosts
 
     def _number(self, name: str) -> int:
         text = self[name]
@@ -86,10 +98,12 @@ class Measured:
 def read_index(folder: str | Path) -> list[Entry]:
     """Read the index of a folder.
 
+    What a row says is checked where it is asked for, so that one bad row does not lose the others.
+
     Raises
     ------
     ScenarioError
-        If there is none, or a row of it makes no sense.
+        If there is none, or it lacks a column.
     """
     path = Path(folder) / INDEX
     if not path.is_file():
@@ -98,15 +112,7 @@ def read_index(folder: str | Path) -> list[Entry]:
     missing = [name for name in _NEEDED if name not in rows[0][1]]
     if missing:
         raise ScenarioError(f"{path}: has no column {' and no column '.join(missing)}")
-    entries = []
-    for line, cells in rows:
-        entry = Entry(path.parent / cells["file"], cells, f"{path}:{line}")
-        if entry.collective not in COLLECTIVES:
-            raise ScenarioError(f"{entry.place}: collective is {entry.collective!r}; accepted are {', '.join(COLLECTIVES)}")
-        if entry.ranks % entry.hosts:
-            raise ScenarioError(f"{entry.place}: {entry.ranks} GPUs do not spread evenly over {entry.hosts} nodes")
-        entries.append(entry)
-    return entries
+    return [Entry(path.parent / cells["file"], cells, f"{path}:{line}") for line, cells in rows]
 
 
 def read_table(entry: Entry) -> list[Measured]:
@@ -119,10 +125,10 @@ def read_table(entry: Entry) -> list[Measured]:
     """
     rows: dict[int, float] = {}
     for line, cells in _rows(entry.path):
-        size = _number(entry.path, line, "size_bytes", cells.get("size_bytes", ""))
-        time_us = _time_us(entry, line, cells, int(size))
+        size = _size_bytes(entry.path, line, cells.get("size_bytes", ""))
+        time_us = _time_us(entry, line, cells, size)
         if size > 0 and time_us > 0:
-            rows.setdefault(int(size), time_us)
+            rows.setdefault(size, time_us)
     if not rows:
         raise ScenarioError(f"{entry.path}: has no row with a time")
     sizes = sorted(rows)
@@ -159,15 +165,30 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
         text = read_limited(path, _MOST_BYTES, ScenarioError).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
-    reader = csv.DictReader(io.StringIO(text), restkey="", restval="")
-    rows = []
-    for cells in reader:
-        if "" in cells:
-            raise ScenarioError(f"{path}:{reader.line_num}: has more cells than the header has columns")
-        rows.append((reader.line_num, {name: cell.strip() for name, cell in cells.items()}))
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[tuple[int, dict[str, str]]] = []
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        for cells in reader:
+            if cells and len(cells) != len(header):
+                more = "more" if len(cells) > len(header) else "fewer"
+                raise ScenarioError(
+                    f"{path}:{reader.line_num}: has {more} cells ({len(cells)}) than columns ({len(header)})"
+                )
+            if cells:
+                rows.append((reader.line_num, {name: cell.strip() for name, cell in zip(header, cells, strict=True)}))
+    except csv.Error as error:
+        raise ScenarioError(f"{path}:{reader.line_num}: no CSV ({error})") from None
     if not rows:
         raise ScenarioError(f"{path}: has no rows")
     return rows
+
+
+def _size_bytes(path: Path, line: int, text: str) -> int:
+    value = _number(path, line, "size_bytes", text)
+    if value > _MOST_SIZE or value != int(value):
+        raise ScenarioError(f"{path}:{line}: size_bytes is {text!r}; it must be a whole number, at most {_MOST_SIZE}")
+    return int(value)
 
 
 def _number(path: Path, line: int, name: str, text: str) -> float:
