@@ -24,7 +24,9 @@ from scenarios.nccl import NcclOptions
 from scenarios.tables import Entry
 
 RULES = Path(__file__).with_name("hardware.toml")
-_VARIABLE = re.compile(r"\b((?:NCCL_[A-Z0-9_]+=)+)(\d+ [KMG]i?B\b|[^\s;,)]+)")
+_VARIABLE = re.compile(r"\b((?:NCCL_[A-Z0-9_]+=)+)(\d+ [KMG]i?B\b|(?:[^\s;,)]|,(?!\s|NCCL_|$))+)")
+_RELEASE = re.compile(r"(?:nccl\s*)?v?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
+_DATATYPE = re.compile(r"\bdtype (\w+)|\b(\w+) datatype\b")
 _ALGORITHMS = ("ring", "tree", "nvls", "nvlstree", "collnetdirect", "collnetchain", "pat")
 _PROTOCOLS = ("ll", "ll128", "simple")
 
@@ -72,7 +74,10 @@ def set_up(entry: Entry) -> SetUp:
     ------
     UnmappedError
         If no rule names a topology for it, or one says that it is not covered.
+    ScenarioError
+        If the row makes no sense.
     """
+    entry.check()
     facts, environment = _facts(entry)
     if facts.not_covered:
         raise UnmappedError(facts.not_covered)
@@ -80,7 +85,7 @@ def set_up(entry: Entry) -> SetUp:
         raise UnmappedError(f"no rule of {RULES.name} has a topology for {entry['gpu']!r} of class {entry['hw_class']!r}")
     servers = entry.hosts
     if facts.gpus_per_server:
-        servers = max(1, entry.ranks // facts.gpus_per_server)
+        servers = -(-entry.ranks // facts.gpus_per_server)
     if servers > 1 and not facts.nic:
         raise UnmappedError(f"no rule of {RULES.name} has a NIC for {entry['inter_link']!r} of class {entry['hw_class']!r}")
     if entry.ranks % servers:
@@ -102,7 +107,7 @@ def set_up(entry: Entry) -> SetUp:
             remarks.append(f"left out: {error}")
         else:
             told.append(assignment)
-    datatype = re.search(r"\bdtype (\w+)", entry["notes"])
+    datatype = _datatype(entry["notes"], remarks)
     options = NcclOptions(
         version,
         tuple(told),
@@ -110,7 +115,7 @@ def set_up(entry: Entry) -> SetUp:
         launch=facts.launch,
         gpus_per_process=facts.gpus_per_process,
         in_place=entry["in_place"] == "yes",
-        datatype=datatype[1] if datatype and datatype[1] in DATATYPES else NcclOptions.datatype,
+        datatype=datatype,
     )
     return SetUp(
         machine,
@@ -161,16 +166,28 @@ def _rules() -> tuple[_Rule, ...]:
 
 def _version(text: str, assumed: str) -> tuple[str, list[str]]:
     """Return the release to imitate, and a remark where it is not the one that ran."""
-    try:
-        return str(Version.parse(text)), []
-    except NetsimError:
-        pass
-    numbers = re.match(r"(\d+)\.(\d+)", text)
-    if numbers is None:
+    found = _RELEASE.match(text)
+    if found is None:
         version = assumed or NcclOptions.version
         return version, [f"release not known, {version} assumed"]
-    nearest = str(OLDEST if (int(numbers[1]), int(numbers[2])) < (OLDEST.major, OLDEST.minor) else NEWEST)
+    try:
+        return str(Version.parse(found[1])), []
+    except NetsimError:
+        below = tuple(map(int, found[1].split("."))) < (OLDEST.major, OLDEST.minor, OLDEST.patch)
+    nearest = str(OLDEST if below else NEWEST)
     return nearest, [f"release {text} is not covered, {nearest} taken"]
+
+
+def _datatype(notes: str, remarks: list[str]) -> str:
+    """Return the data type that notes name, and remark upon one that is not known."""
+    found = _DATATYPE.search(notes)
+    if found is None:
+        return NcclOptions.datatype
+    name = found[1] or found[2]
+    if name in DATATYPES:
+        return name
+    remarks.append(f"data type {name!r} is not known, {NcclOptions.datatype} taken")
+    return NcclOptions.datatype
 
 
 def _told(entry: Entry) -> Iterable[str]:
@@ -183,8 +200,12 @@ def _told(entry: Entry) -> Iterable[str]:
 
 
 def _forced(text: str, names: tuple[str, ...]) -> str:
-    """Return the algorithm or protocol that was forced; what the index expects of ``auto`` stands in brackets."""
-    word = re.split(r"[\s(,;]", text.strip().lower(), maxsplit=1)[0].replace("_", "")
+    """Return the algorithm or protocol that was forced: one word, and after it at most a bracket, a list or ``with``.
+
+    What the index expects of ``auto`` stands in brackets too; ``LL to 1.0 MB`` forces nothing.
+    """
+    found = re.match(r"(\w+)\s*(?:$|[(,;]|with\b)", text.strip().lower())
+    word = found[1].replace("_", "") if found else ""
     return (
         {"nvlstree": "nvls_tree", "collnetdirect": "collnet_direct", "collnetchain": "collnet_chain"}.get(word, word)
         if (word in names)
