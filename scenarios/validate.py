@@ -6,7 +6,7 @@ silently: a table without a prediction keeps the reason.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import groupby
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from netsim.errors import NetsimError, ScenarioError
 from netsim.export.table import Row, rounded_size
-from scenarios.hardware import SetUp, UnmappedError, set_up
+from scenarios.hardware import SetUp, set_up
 from scenarios.run import Spec, run_spec
 from scenarios.tables import Entry, Measured, read_index, read_table
 
@@ -51,6 +51,8 @@ class Held:
     entry: Entry
     set_up: SetUp | None = None
     points: tuple[Point, ...] = ()
+    measured: tuple[Measured, ...] = field(default=(), repr=False)
+    """All rows of the table, also those that were not simulated."""
     remarks: tuple[str, ...] = field(default=())
     """What was assumed, and what was left out and why."""
 
@@ -94,17 +96,23 @@ def validate(
     Raises
     ------
     ScenarioError
-        If a folder has no index, an index makes no sense, or nothing is left of them.
+        If a folder has no index, an index makes no sense, or nothing is left of them. What is wrong with one row of an
+        index, or with one table, is among the remarks on that table and loses no other.
     """
     entries = [entry for folder in folders for entry in read_index(folder) if only(entry)]
     if not entries:
         raise ScenarioError("no table is left to hold against a prediction; what --only keeps is in no index")
     tasks = [Task(group, scored_only, max_messages) for group in _alike(entries)]
-    found: dict[Path, Held] = {}
-    for held in map(_hold, tasks) if executor is None else executor.map(_hold, tasks):
-        found |= {one.entry.path: one for one in held}
-        told(len(found), len(entries), held[-1].entry.path.name)
-    return [found[entry.path] for entry in entries]
+    held: list[Held] = []
+    try:
+        for some in map(_hold, tasks) if executor is None else executor.map(_hold, tasks):
+            held += some
+            told(len(held), len(entries), some[-1].entry.path.name)
+    except BrokenExecutor:
+        raise ScenarioError(
+            "a process was ended from outside, most likely for want of memory; try fewer --workers or --max-messages"
+        ) from None
+    return held
 
 
 def _alike(entries: Iterable[Entry]) -> Iterable[tuple[Entry, ...]]:
@@ -126,23 +134,28 @@ def _hold(task: Task) -> list[Held]:
 def _hold_one(entry: Entry, task: Task, known: dict[Spec, Row | str]) -> Held:
     try:
         found = set_up(entry)
-    except UnmappedError as error:
+        table = read_table(entry)
+    except ScenarioError as error:
         return Held(entry, remarks=(str(error),))
     remarks = list(found.remarks)
     points = []
-    for measured in read_table(entry):
+    for measured in table:
         if measured.scored or not task.scored_only:
             row = _predict(entry, found, measured, task.max_messages, known)
             if isinstance(row, str):
                 remarks.append(row)
             elif row.time_us > 0:
                 points.append(Point(measured.size_bytes, measured.time_us, measured.scored, row))
-    return Held(entry, found, tuple(points), tuple(dict.fromkeys(remarks)))
+            else:
+                remarks.append("not simulated: nothing is sent, which takes no time here")
+    return Held(entry, found, tuple(points), tuple(table), tuple(dict.fromkeys(remarks)))
 
 
 def _predict(entry: Entry, found: SetUp, measured: Measured, max_messages: int, known: dict[Spec, Row | str]) -> Row | str:
     """Return the row for a size, or why there is none."""
     whole = rounded_size(entry.collective, entry.ranks, measured.size_bytes, found.options.element_bytes)
+    if not whole:
+        return f"not simulated: {measured.size_bytes} bytes leave nothing for a rank"
     spec = Spec(
         found.machine,
         entry.collective,
