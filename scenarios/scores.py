@@ -136,7 +136,11 @@ def band(size_bytes: int) -> str:
 
 
 def crossings(held: Sequence[Held]) -> list[Crossing]:
-    """Return where tables that differ only in what was forced change places, by measurement and by prediction."""
+    """Return where tables that differ only in what was forced change places, by measurement and by prediction.
+
+    Of one source, with the same notes, and measured at the same sizes as far as their ranges overlap: a sweep in finer steps
+    is held against its like only.
+    """
     groups: defaultdict[Hashable, list[Held]] = defaultdict(list)
     for one in held:
         if one.points and one.set_up is not None and "auto" not in (one.set_up.algorithm, one.set_up.protocol):
@@ -145,6 +149,7 @@ def crossings(held: Sequence[Held]) -> list[Crossing]:
         crossing
         for group in groups.values()
         for first, second in combinations(group, 2)
+        if _forced(first) != _forced(second) and _same_steps(first, second)
         for crossing in _between(first, second)
     ]
 
@@ -152,7 +157,21 @@ def crossings(held: Sequence[Held]) -> list[Crossing]:
 def _same_but_forced(one: Held) -> Hashable:
     assert one.set_up is not None
     entry: Entry = one.entry
-    return one.set_up.machine, one.set_up.options, entry.collective, entry["in_place"], entry["source"]
+    # What an index says of the score, at the end of its notes, counts rows.
+    notes = entry["notes"].rpartition("score ")[0] or entry["notes"]
+    return one.set_up.machine, one.set_up.options, entry.collective, entry["in_place"], notes, entry["source"]
+
+
+def _forced(one: Held) -> tuple[str, str]:
+    assert one.set_up is not None
+    return one.set_up.algorithm, one.set_up.protocol
+
+
+def _same_steps(first: Held, second: Held) -> bool:
+    """Say whether neither table has a size that the other lacks, where the ranges of both overlap."""
+    ours, theirs = ([row.size_bytes for row in one.measured] for one in (first, second))
+    low, high = max(ours[0], theirs[0]), min(ours[-1], theirs[-1])
+    return all(low <= high and not low <= size <= high for size in {*ours} ^ {*theirs})
 
 
 def _between(first: Held, second: Held) -> Iterator[Crossing]:
@@ -168,8 +187,16 @@ def _between(first: Held, second: Held) -> Iterator[Crossing]:
 
 
 def _zeros(curve: Sequence[tuple[int, float]]) -> Iterator[tuple[float, bool]]:
-    """Yield sizes at which a difference changes its sign, between two sizes by their logarithms, and whether it rises."""
-    for (size, value), (next_size, next_value) in pairwise(curve):
-        if value < 0 < next_value or next_value < 0 < value:
-            share = value / (value - next_value)
-            yield size * (next_size / size) ** share, value < 0
+    """Yield sizes at which a difference changes its sign, and whether it rises: between two sizes by their logarithms.
+
+    Where it is zero on the way, the middle of that part.
+    """
+    differing = [at for at, (_, value) in enumerate(curve) if value]
+    for at, after in pairwise(differing):
+        (size, value), (next_size, next_value) = curve[at], curve[after]
+        if (value < 0) == (next_value < 0):
+            continue
+        if after == at + 1:
+            yield size * (next_size / size) ** (value / (value - next_value)), value < 0
+        else:
+            yield math.sqrt(curve[at + 1][0] * curve[after - 1][0]), value < 0
