@@ -1,0 +1,92 @@
+"""Where NCCL's own choice changes from one algorithm or protocol to another, and the kink of the measured curve near it.
+
+After `scenarios.validate`. A measured table does not say what ran; but a switch shows, if at all, as one step of the size
+over which the time grows faster than over the step before and the step after. The curve of one algorithm bends upwards
+without such a kink. Noise makes kinks too, so that a kink far from a switch, or a switch without one, proves nothing.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from scenarios.tables import Measured
+from scenarios.validate import Held
+
+_NEAR = 2
+"""How many times smaller or larger than the predicted step a kink is still taken for the switch's."""
+_STEEPER = 0.1
+"""How much larger than on both sides the slope of a kink is, on logarithmic axes; noise of a step is below half of that."""
+_STEPS = (1.9, 4.1)
+"""Ratios of neighbouring sizes at which slopes are compared; over finer steps they are mostly noise."""
+
+
+@dataclass(frozen=True)
+class Kink:
+    """A step of the size over which a measured curve is steeper than before and after."""
+
+    from_bytes: int
+    to_bytes: int
+    slope: float
+    """Of the logarithm of the time over that of the size."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A predicted change of algorithm or protocol between two simulated sizes, and the steepest kink near it."""
+
+    file: str
+    below: str
+    above: str
+    """Algorithm and protocol."""
+    from_bytes: int
+    to_bytes: int
+    kink: Kink | None
+    """None where the measured curve has none near by."""
+
+    @property
+    def together(self) -> bool:
+        """Whether the kink's step and the predicted one overlap."""
+        return self.kink is not None and self.kink.from_bytes < self.to_bytes and self.from_bytes < self.kink.to_bytes
+
+
+def switches(held: Sequence[Held]) -> list[Switch]:
+    """Return where the predictions of tables with NCCL's own choice change, in the order of tables and sizes."""
+    return [
+        switch
+        for one in held
+        if one.set_up is not None and "auto" in (one.set_up.algorithm, one.set_up.protocol)
+        for switch in _of_table(one)
+    ]
+
+
+def _of_table(one: Held) -> Iterator[Switch]:
+    bends = kinks(one.measured)
+    for before, after in pairwise(one.points):
+        below, above = (f"{point.row.algorithm} {point.row.protocol}" for point in (before, after))
+        if below != above:
+            low, high = before.size_bytes / _NEAR, after.size_bytes * _NEAR
+            near = [bend for bend in bends if low <= bend.from_bytes and bend.to_bytes <= high]
+            steepest = max(near, key=lambda bend: bend.slope, default=None)
+            yield Switch(one.entry.path.name, below, above, before.size_bytes, after.size_bytes, steepest)
+
+
+def kinks(rows: Sequence[Measured]) -> list[Kink]:
+    """Return the steps of a table over which its time grows faster than over those on both sides.
+
+    Examples
+    --------
+    >>> kinks([Measured(1, 1.0), Measured(2, 1.0), Measured(4, 2.0), Measured(8, 2.0)])
+    [Kink(from_bytes=2, to_bytes=4, slope=1.0)]
+    """
+    steps = [(low, high, _slope(low, high)) for low, high in pairwise(rows)]
+    found = []
+    for (start, _, before), (low, high, slope), (_, end, after) in zip(steps, steps[1:], steps[2:], strict=False):
+        ratios = (low.size_bytes / start.size_bytes, high.size_bytes / low.size_bytes, end.size_bytes / high.size_bytes)
+        if all(_STEPS[0] <= ratio <= _STEPS[1] for ratio in ratios) and slope > max(before, after) + _STEEPER:
+            found.append(Kink(low.size_bytes, high.size_bytes, slope))
+    return found
+
+
+def _slope(low: Measured, high: Measured) -> float:
+    return math.log(high.time_us / low.time_us) / math.log(high.size_bytes / low.size_bytes)
