@@ -1,4 +1,4 @@
-"""Figures: time and bus bandwidth against size, with crossings and measured points.
+"""Figures: time and bus bandwidth against size, with crossings and measured points, and predictions beside tables.
 
 The only module that knows matplotlib, which is an extra and imported inside functions. Pictures are drawn without a
 display, and the same data gives the same bytes with the same matplotlib. Nothing here computes a result: curves,
@@ -24,6 +24,11 @@ _MEASURED_MARKS = "x+1234"
 _UNSTABLE = {"svg": ("Date",), "png": ("Software",), "pdf": ("CreationDate",)}
 """What a form of picture would tell about when or by what it was drawn."""
 _TITLE_COLUMNS = 110  # what fits above both panels in the title's font size
+# Text stays text in SVG and PDF, and ids are not random, so that the same data gives the same bytes.
+_STYLE: Any = {"svg.fonttype": "none", "svg.hashsalt": "netsim", "pdf.fonttype": 42, "font.size": 9.0}
+_PANELS_A_ROW = 4
+_PANEL_INCHES = (3.0, 2.4)
+_PANEL_COLUMNS = 42  # characters of a title that fit above one panel
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,26 @@ class Mark:
     words: str
 
 
-def check_plot_target(name: str) -> str:
+@dataclass(frozen=True)
+class Comparison:
+    """One measured table and what is predicted at its sizes."""
+
+    name: str
+    """What its line is coloured by."""
+    sizes_bytes: tuple[int, ...]
+    measured_us: tuple[float, ...]
+    predicted_us: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Comparisons that are drawn over one another."""
+
+    title: str
+    comparisons: tuple[Comparison, ...]
+
+
+def check_plot_target(name: str, option: str = "--output") -> str:
     """Return the form of a picture from its file's name, and say early when it cannot be drawn.
 
     Raises
@@ -59,7 +83,7 @@ def check_plot_target(name: str) -> str:
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
         end = f"ends in {suffix!r}" if suffix else "has no ending that tells the kind of picture"
-        raise NetsimError(f"--output: {name!r} {end}; accepted are {', '.join(SUFFIXES[:-1])} and {SUFFIXES[-1]}")
+        raise NetsimError(f"{option}: {name!r} {end}; accepted are {', '.join(SUFFIXES[:-1])} and {SUFFIXES[-1]}")
     if find_spec("matplotlib") is None:
         raise NetsimError(
             "a plot needs matplotlib, which is not installed; install it with: pip install 'netsim-collectives[plot]'"
@@ -91,8 +115,7 @@ def draw(curves: Sequence[Curve], marks: Sequence[Mark], *, title: str, form: st
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # Text stays text in SVG and PDF, and ids are not random, so that the same data gives the same bytes.
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "netsim", "pdf.fonttype": 42, "font.size": 9.0}):
+    with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(8.4, 4.2), layout="constrained")
         FigureCanvasAgg(figure)
         time_axes, rate_axes = figure.subplots(1, 2)
@@ -116,8 +139,95 @@ def draw(curves: Sequence[Curve], marks: Sequence[Mark], *, title: str, form: st
             axes.set_axisbelow(True)
         figure.legend(*time_axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
         figure.suptitle(textwrap.fill(title, _TITLE_COLUMNS), fontsize=10)
-        stream = io.BytesIO()
-        figure.savefig(stream, format=form, metadata=dict.fromkeys(_UNSTABLE[form]), dpi=100)
+        return _written(figure, form)
+
+
+def draw_panels(panels: Sequence[Panel], *, title: str, form: str) -> bytes:
+    """Draw small multiples of time against size, both logarithmic: measured points in black, predictions as lines.
+
+    Parameters
+    ----------
+    panels : sequence of Panel
+        At least one. Comparisons of one name have one colour and one mark in all panels. Sizes and times of zero have no
+        place on a logarithmic axis and are left out.
+    title : str
+        What is compared, and how well it agrees.
+    form : {"svg", "png", "pdf"}
+        What to return.
+
+    Returns
+    -------
+    bytes
+        The picture.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(one.name for panel in panels for one in panel.comparisons))
+    across = min(_PANELS_A_ROW, len(panels))
+    down = -(-len(panels) // across)
+    with mpl.rc_context(_STYLE):
+        width, height = _PANEL_INCHES
+        # A single narrow panel would leave no room for the title.
+        figure = Figure(figsize=(max(2, across) * width, down * height + 0.8), layout="constrained")
+        FigureCanvasAgg(figure)
+        grid = figure.subplots(down, across, squeeze=False)
+        for place, axes in enumerate(grid.flat):
+            if place >= len(panels):
+                axes.set_axis_off()
+                continue
+            _compare(axes, panels[place], names)
+            # Those of the lowest row, and those that have nothing below.
+            if place + across >= len(panels):
+                axes.set_xlabel("size (bytes)")
+            if place % across == 0:
+                axes.set_ylabel("time (us)")
+        figure.legend(handles=_legend(names), loc="outside lower center", ncols=3 * max(2, across), frameon=False)
+        figure.suptitle(textwrap.fill(title, max(2, across) * _PANEL_COLUMNS), fontsize=10)
+        return _written(figure, form)
+
+
+def _compare(axes: Any, panel: Panel, names: Sequence[str]) -> None:
+    """Draw the comparisons of one panel."""
+    for one in panel.comparisons:
+        place = names.index(one.name)
+        columns = zip(one.sizes_bytes, one.measured_us, one.predicted_us, strict=True)
+        shown = [(size, found, told) for size, found, told in columns if min(size, found, told) > 0]
+        if shown:
+            sizes, measured, predicted = zip(*shown, strict=True)
+            axes.plot(sizes, predicted, color=_COLOURS[place % len(_COLOURS)], linewidth=1.0)
+            axes.plot(sizes, measured, **_measured_style(place))
+    axes.set(xscale="log", yscale="log")
+    axes.set_title(textwrap.fill(panel.title, _PANEL_COLUMNS), fontsize=8.5, parse_math=False)
+    axes.tick_params(labelsize=7.5)
+    _size_ticks(axes)
+    axes.grid(visible=True, color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _legend(names: Sequence[str]) -> list[Any]:
+    """Return a sample of the line and the mark of each name, and one that says which of them is measured."""
+    from matplotlib.lines import Line2D
+
+    samples = []
+    for place, name in enumerate(names):
+        sign: dict[str, Any] = _measured_style(place) | {"linestyle": "-", "markersize": 5, "markeredgecolor": "black"}
+        sign["color"] = _COLOURS[place % len(_COLOURS)]
+        samples.append(Line2D([], [], linewidth=1.5, label=name, **sign))
+    samples.append(Line2D([], [], color="0.4", linewidth=1.5, label="predicted"))
+    samples.append(Line2D([], [], **_measured_style(0), label="measured"))
+    return samples
+
+
+def _measured_style(place: int) -> dict[str, Any]:
+    sign = _MEASURED_MARKS[place % len(_MEASURED_MARKS)]
+    return {"color": "black", "linestyle": "none", "marker": sign, "markersize": 3.5, "markeredgewidth": 0.7}
+
+
+def _written(figure: Any, form: str) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format=form, metadata=dict.fromkeys(_UNSTABLE[form]), dpi=100)
     return stream.getvalue()
 
 
