@@ -1,12 +1,9 @@
 """``netsim validate``: measured tables beside predictions, and the errors by class, collective, protocol and size."""
 
 import contextlib
-import csv
-import io
-import math
-import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,14 +11,16 @@ import typer
 from netsim import __version__
 from netsim.cli import options
 from netsim.cli.progress import Progress
+from netsim.cli.score_words import class_scores, counted, csv_of, markdown_lines, score_lines, table_scores
+from netsim.errors import NetsimError
 from netsim.export.files import write_whole
+from netsim.export.plot import Comparison, Panel, check_plot_target, draw_panels
 
 if TYPE_CHECKING:
-    from scenarios.scores import Score
     from scenarios.validate import Held
 
 EXAMPLE = "netsim validate tests/data/tables"
-_WORST = 10
+FORMATS = ("text", "markdown")
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -34,10 +33,17 @@ def validate(
         bool, typer.Option("--every-row", help="Simulate all rows, also those that do not count for the score.")
     ] = False,
     max_messages: options.MaxMessages = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes to work with.")] = 1,
+    workers: Annotated[int, typer.Option("--workers", "-j", min=1, help="Processes to work with.")] = 1,
     tables: Annotated[bool, typer.Option("--tables", help="Also the errors of every table.")] = False,
     rows: Annotated[
-        str | None, typer.Option("--csv", help="Also write every row to this file; - writes it to stdout.")
+        str | None, typer.Option("--csv", help="Also write every row to this file; - writes CSV alone to stdout.")
+    ] = None,
+    layout: Annotated[
+        str | None, typer.Option("--format", help="text; markdown: only the table of classes, as a README shows it.")
+    ] = None,
+    figure: Annotated[
+        str | None,
+        typer.Option("--figure", help="Also draw measured and predicted times, a panel a class; .svg, .png or .pdf."),
     ] = None,
 ) -> int:
     """Hold measured tables against predictions and print the errors of time.
@@ -47,110 +53,72 @@ def validate(
     are listed apart: they should be found off.
     """
     from scenarios import validate as room
+    from scenarios.sweep import local_executor
 
+    if layout is not None and layout not in FORMATS:
+        raise NetsimError(f"--format: unknown format {layout!r}; accepted are {', '.join(FORMATS)}")
+    if layout is not None and rows == "-":
+        raise NetsimError(f"--csv - and --format {layout} both want stdout; give --csv a file name")
     target = None if rows is None or rows == "-" else options.target_of(rows)
+    picture = None if figure is None else options.target_of(figure, "--figure", "errors.svg")
+    form = "" if figure is None else check_plot_target(figure, "--figure")
     words = (only or "").lower()
     with contextlib.ExitStack() as stack:
-        pool: Executor | None = stack.enter_context(ProcessPoolExecutor(workers)) if workers > 1 else None
+        pool = stack.enter_context(local_executor(workers)) if workers > 1 else None
         progress = stack.enter_context(Progress(1))
         held = room.validate(
             folders,
             scored_only=not every_row,
             max_messages=max_messages or room.MOST_MESSAGES,
-            only=lambda entry: words in f"{entry.path} {entry['hw_class']}".lower(),
+            only=lambda entry: words in f"{entry.path.name} {entry['hw_class']}".lower(),
             executor=pool,
             told=lambda done, total, name: progress.say(f"{done} of {total} tables, {name}"),
         )
     if rows == "-":
-        print(_csv(held), end="")
+        print(csv_of(held), end="")
     elif target is not None:
-        write_whole(target, _csv(held))
+        write_whole(target, csv_of(held))
+    if picture is not None:
+        _draw(held, picture, form)
     if rows != "-":
-        for line in _lines(held, every_table=tables):
+        for line in _markdown(held, every_table=tables) if layout == "markdown" else score_lines(held, every_table=tables):
             print(line)
     return 0
 
 
-def _lines(held: "Sequence[Held]", *, every_table: bool) -> Iterator[str]:
-    from scenarios.scores import band, score, scores_by
-
-    counted = [one for one in held if one.entry.scored and one.points]
-    yield f"# netsim {__version__}: {len(held)} tables, {len(counted)} of them counted; errors of time in %"
-    everything = score("all", [(one, [point for point in one.points if point.scored]) for one in counted])
-    if everything is not None:
-        yield from _table(
-            "class", [*sorted(scores_by(counted, lambda one, _: one.entry["hw_class"]), key=_name), everything]
-        )
-        yield from _table("collective", scores_by(counted, lambda one, _: one.entry.collective))
-        yield from _table("predicted as", scores_by(counted, lambda _, point: f"{point.row.algorithm} {point.row.protocol}"))
-        yield from _table("size", scores_by(counted, lambda _, point: band(point.size_bytes)))
-        by_table = scores_by(counted, lambda one, _: one.entry.path.stem)
-        worst = sorted(by_table, key=lambda one: -one.median)
-        yield from _table("table" if every_table else "worst tables", worst if every_table else worst[:_WORST])
-    yield from _crossings(held)
-    apart = [one for one in held if one.points and not one.entry.scored]
-    if apart:
-        yield "# tables that do not count: how many times longer than predicted they took, in the median"
-        for one in apart:
-            factor = statistics.median(point.measured_us / point.row.time_us for point in one.points)
-            yield f"  {factor:6.2f}  {one.entry.kind:8} {one.entry.path.name}"
-    missing = [one for one in held if not one.points]
-    if missing:
-        yield "# without a prediction"
-        for one in missing:
-            yield f"  {one.entry.path.name}: {'; '.join(one.remarks)}"
-    for one in held:
-        for remark in one.remarks if one.points else ():
-            if remark.startswith("not simulated"):
-                yield f"# {one.entry.path.name}: {remark}"
+def _markdown(held: "Sequence[Held]", *, every_table: bool) -> Iterator[str]:
+    yield from markdown_lines("class", class_scores(held))
+    if every_table:
+        yield ""
+        yield from markdown_lines("table", table_scores(held))
 
 
-def _crossings(held: "Sequence[Held]") -> Iterator[str]:
-    from scenarios.scores import crossings
-
-    found = crossings(held)
-    if not found:
+def _draw(held: "Sequence[Held]", target: Path, form: str) -> None:
+    """Write the figure, a panel a class and a colour a collective; or say that there is nothing to draw."""
+    chosen, scores = counted(held), class_scores(held)
+    if not scores:
+        print("netsim: wrote no figure: no table that counts has a prediction", file=sys.stderr)
         return
-    yield "# sizes at which tables of one machine that differ in what was forced change places"
-    for one in found:
-        where = "nowhere" if one.factor is None else f"{one.predicted_bytes:,.0f} B, {one.factor:.2f} of it"
-        yield f"  {one.first} -> {one.second}: measured {one.measured_bytes:,.0f} B, predicted {where}"
-    factors = [one.factor for one in found if one.factor is not None]
-    apart = [abs(math.log(factor)) for factor in factors]
-    if factors:
-        yield (
-            f"# {len(found)} crossings, {len(factors)} of them predicted, off by a factor of "
-            f"{math.exp(statistics.median(apart)):.2f} in the median, {math.exp(max(apart)):.2f} at most"
+    panels = [
+        Panel(
+            f"{one.name}: {one.median * 100:.1f} %, {one.tables} table{'s' * (one.tables != 1)}",
+            tuple(_comparison(member) for member in chosen if member.entry["hw_class"] == one.name),
         )
+        for one in scores[:-1]
+    ]
+    everything = scores[-1]
+    title = (
+        f"netsim {__version__} beside {everything.tables} measured table{'s' * (everything.tables != 1)}: "
+        f"median error {everything.median * 100:.1f} %, nine in ten within {everything.ninety * 100:.1f} %"
+    )
+    write_whole(target, draw_panels(panels, title=title, form=form))
+    print(f"netsim: wrote {len(panels)} panel{'s' * (len(panels) != 1)} to {target}", file=sys.stderr)
 
 
-def _name(one: "Score") -> str:
-    return one.name
-
-
-def _table(title: str, scores: "Iterable[Score]") -> Iterator[str]:
-    rows = [(title, "tables", "rows", "median", "9 in 10", "bias", "NCCL's model", "(ours there)")]
-    for one in scores:
-        model = "" if one.model is None else f"{one.model[0] * 100:.1f} / {one.model[1] * 100:.1f}"
-        mine = "" if one.on_models_rows is None else f"{one.on_models_rows[0] * 100:.1f} / {one.on_models_rows[1] * 100:.1f}"
-        figures = (f"{one.median * 100:.1f}", f"{one.ninety * 100:.1f}", f"{one.bias * 100:+.1f}")
-        rows.append((one.name, str(one.tables), str(one.rows), *figures, model, mine))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, cells in enumerate(rows):
-        line = "  ".join(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
-        yield f"{'# ' if not number else '  '}{cells[0].ljust(widths[0])}  {line}".rstrip()
-
-
-def _csv(held: "Sequence[Held]") -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    columns = ("hw_class", "kind", "score", "collective", "n_gpus", "n_nodes", "nccl_version", "in_place")
-    predicted = ("algorithm", "protocol", "channels", "nccl_model_us", "bottleneck")
-    writer.writerow(("file", *columns, "size_bytes", "measured_us", "time_us", "error", "counted", *predicted))
-    for one in held:
-        for point in one.points:
-            counted = "yes" if point.scored and one.entry.scored else "no"
-            figures = (point.size_bytes, point.measured_us, point.row.time_us, point.error, counted)
-            cells = (getattr(point.row, name) for name in predicted)
-            writer.writerow((one.entry.path.name, *(one.entry[name] for name in columns), *figures, *cells))
-    return text.getvalue()
+def _comparison(one: "Held") -> Comparison:
+    return Comparison(
+        one.entry.collective,
+        tuple(point.size_bytes for point in one.points),
+        tuple(point.measured_us for point in one.points),
+        tuple(point.row.time_us for point in one.points),
+    )
