@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ SPEC = Spec(
     1024,
     protocol="auto",
     nccl=NcclOptions("2.28.9", launch="stream"),
+    engine="compiled" if find_spec("numba") else "auto",
     max_messages=room.MOST_MESSAGES,
 )
 
@@ -76,10 +78,10 @@ def test_a_size_is_rounded_as_nccl_tests_does(folder) -> None:
     assert (held.points[0].size_bytes, held.points[0].row.size_bytes) == (1030, 1024)
 
 
-def test_a_size_that_leaves_nothing_for_a_rank_is_remarked_upon(folder) -> None:
+def test_a_size_of_no_block_for_every_rank_is_taken_for_the_least_one_with_a_remark(folder) -> None:
     (held,) = validate([folder(line(collective="all_gather"), a="size_bytes,time_us\n8,5\n1024,10\n")])
-    assert [point.size_bytes for point in held.points] == [1024]
-    assert held.remarks == ("not simulated: 8 bytes leave nothing for a rank",)
+    assert [(point.size_bytes, point.row.size_bytes) for point in held.points] == [(8, 32), (1024, 1024)]
+    assert held.remarks == ("8 bytes are no block for every rank, 32 simulated",)
 
 
 def test_one_gpu_alone_has_no_prediction_and_a_remark(folder) -> None:
