@@ -51,24 +51,37 @@ class Switch:
 
 
 def switches(held: Sequence[Held]) -> list[Switch]:
-    """Return where the predictions of tables with NCCL's own choice change, in the order of tables and sizes."""
-    return [
-        switch
-        for one in held
-        if one.set_up is not None and "auto" in (one.set_up.algorithm, one.set_up.protocol)
-        for switch in _of_table(one)
-    ]
+    """Return where the predictions of tables with NCCL's own choice change, in the order of tables and sizes.
+
+    Of several changes near one kink it is that of the nearest.
+    """
+    return [switch for one in _chosen(held) for switch in _of_table(one)]
+
+
+def kinks_in_all(held: Sequence[Held]) -> int:
+    """Return how many kinks the tables have that `switches` looks at: what noise makes of them, if few are near a change."""
+    return sum(len(kinks(one.measured)) for one in _chosen(held))
+
+
+def _chosen(held: Sequence[Held]) -> list[Held]:
+    """Return the tables in which NCCL chose."""
+    return [one for one in held if one.set_up is not None and "auto" in (one.set_up.algorithm, one.set_up.protocol)]
 
 
 def _of_table(one: Held) -> Iterator[Switch]:
-    bends = kinks(one.measured)
-    for before, after in pairwise(one.points):
-        below, above = (f"{point.row.algorithm} {point.row.protocol}" for point in (before, after))
-        if below != above:
-            low, high = before.size_bytes / _NEAR, after.size_bytes * _NEAR
-            near = [bend for bend in bends if low <= bend.from_bytes and bend.to_bytes <= high]
-            steepest = max(near, key=lambda bend: bend.slope, default=None)
-            yield Switch(one.entry.path.name, below, above, before.size_bytes, after.size_bytes, steepest)
+    ran = [(point.size_bytes, f"{point.row.algorithm} {point.row.protocol}") for point in one.points]
+    changes = [(low, high, below, above) for (low, below), (high, above) in pairwise(ran) if below != above]
+    if not changes:
+        return
+    mine: dict[int, list[Kink]] = {}
+    for kink in kinks(one.measured):
+        centre = math.log(kink.from_bytes * kink.to_bytes)
+        place = min(range(len(changes)), key=lambda at: abs(math.log(changes[at][0] * changes[at][1]) - centre))
+        mine.setdefault(place, []).append(kink)
+    for place, (low, high, below, above) in enumerate(changes):
+        near = [kink for kink in mine.get(place, ()) if low <= kink.from_bytes * _NEAR and kink.to_bytes <= high * _NEAR]
+        steepest = max(near, key=lambda kink: kink.slope, default=None)
+        yield Switch(one.entry.path.name, below, above, low, high, steepest)
 
 
 def kinks(rows: Sequence[Measured]) -> list[Kink]:

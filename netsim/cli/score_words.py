@@ -118,7 +118,7 @@ def _crossings(held: "Sequence[Held]") -> Iterator[str]:
 
 
 def _switches(held: "Sequence[Held]") -> Iterator[str]:
-    from scenarios.switches import switches
+    from scenarios.switches import kinks_in_all, switches
 
     found = switches(held)
     if not found:
@@ -130,8 +130,9 @@ def _switches(held: "Sequence[Held]") -> Iterator[str]:
         yield f"  {one.file}: {one.below} -> {one.above} {step}, {kink}"
     near = sum(one.kink is not None for one in found)
     inside = sum(one.together for one in found)
-    found_near = f"{_count(len(found), 'change')}, {near} of them with a kink near, {inside} in the same step"
-    yield f"# {found_near}; steps are those of the rows simulated (--every-row: finer)"
+    yield f"# {_count(len(found), 'change')}, {near} of them with a kink near, {inside} in the same step"
+    everywhere = _count(kinks_in_all(held), "kink")
+    yield f"# the curves have {everywhere} in all; steps are those of rows simulated (--every-row: finer)"
 
 
 def _aligned(title: str, scores: "Iterable[Score]") -> Iterator[str]:

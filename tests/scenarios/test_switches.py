@@ -7,7 +7,7 @@ from scenarios.hardware import SetUp
 from scenarios.machine import Machine
 from scenarios.nccl import NcclOptions
 from scenarios.run import Spec, run_spec
-from scenarios.switches import Kink, kinks, switches
+from scenarios.switches import Kink, kinks, kinks_in_all, switches
 from scenarios.tables import Entry, Measured
 from scenarios.validate import Held, Point
 
@@ -66,6 +66,15 @@ def test_a_kink_beside_the_predicted_step_is_near_but_not_together() -> None:
 def test_a_kink_far_from_a_switch_is_not_its() -> None:
     (found,) = switches([held({32768: "ll", 65536: "simple"})])
     assert (found.kink, found.together) == (None, False)
+
+
+def test_a_kink_is_that_of_the_nearest_change_only() -> None:
+    first, second = switches([held({4096: "ll", 8192: "ll128", 16384: "simple"})])
+    assert (first.kink, second.kink) == (None, Kink(8192, 16384, 1.0))
+
+
+def test_kinks_of_tables_in_which_nccl_chose_are_counted_wherever_they_are() -> None:
+    assert kinks_in_all([held({1024: "ll"}), held({32768: "ll", 65536: "simple"}), held({1024: "ll"}, forced="ring")]) == 2
 
 
 def test_without_a_change_there_is_no_switch() -> None:
