@@ -244,7 +244,7 @@ def scaled(text: str, key: str, factor: float, where: str = "") -> str:
     Examples
     --------
     >>> scaled('[ll]\nstart = "4 us"  # 3 to 5\n', "ll.start", 1.5)
-    '[ll]\\nstart = "6 us"  # 3 to 5\\n'
+    '[ll]\nstart = "6 us"  # 3 to 5\n'
     """
     table, _, name = key.rpartition(".")
     value: Any = tomllib.loads(text)
