@@ -162,11 +162,16 @@ def errors(task: Task) -> list[float]:
 def errors_by_table(task: Task) -> list[list[float]]:
     """Return the same by table; a row that cannot be simulated has an error of zero, so that rows stay aligned."""
     found = []
+    some = False
     known: dict[Spec, Row | str] = {}
     for entry in task.entries:
         at = _with_files(set_up(entry), task)
         rows = predicted(entry, at, known, max_messages=task.max_messages)
+        some = some or any(row is not None for _, row in rows)
         found.append([0.0 if row is None else math.log(row.time_us / measured.time_us) for measured, row in rows])
+    if not some:
+        reasons = ", ".join(sorted({reason for reason in known.values() if isinstance(reason, str)})[:3])
+        raise ScenarioError(f"no row of the tables could be simulated: {reasons}")
     return found
 
 

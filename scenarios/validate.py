@@ -65,6 +65,7 @@ class Task:
     scored_only: bool = True
     """Whether rows that do not count are left out."""
     max_messages: int = MOST_MESSAGES
+    max_ranks: int | None = None
 
 
 def validate(
@@ -72,6 +73,7 @@ def validate(
     *,
     scored_only: bool = True,
     max_messages: int = MOST_MESSAGES,
+    max_ranks: int | None = None,
     only: Callable[[Entry], bool] = lambda entry: True,
     executor: Executor | None = None,
     told: Callable[[int, int, str], None] = lambda done, total, words: None,
@@ -86,6 +88,8 @@ def validate(
         Whether only rows are simulated that count for a score.
     max_messages : int
         Rows that need more messages are left out, with a remark.
+    max_ranks : int or None
+        Tables of more GPUs are left out, with a remark.
     only : callable
         Which entries of the indexes are looked at.
     executor : Executor, optional
@@ -102,7 +106,7 @@ def validate(
     entries = [entry for folder in folders for entry in read_index(folder) if only(entry)]
     if not entries:
         raise ScenarioError("no table is left to hold against a prediction; what --only keeps is in no index")
-    tasks = [Task(group, scored_only, max_messages) for group in _alike(entries)]
+    tasks = [Task(group, scored_only, max_messages, max_ranks) for group in _alike(entries)]
     held: list[Held] = []
     try:
         for some in map(_hold, tasks) if executor is None else executor.map(_hold, tasks):
@@ -133,6 +137,8 @@ def _hold(task: Task) -> list[Held]:
 
 def _hold_one(entry: Entry, task: Task, known: dict[Spec, Row | str]) -> Held:
     try:
+        if task.max_ranks is not None and entry.ranks > task.max_ranks:
+            return Held(entry, remarks=(f"left out: {entry.ranks} GPUs, more than {task.max_ranks}",))
         found = set_up(entry)
         table = read_table(entry)
     except ScenarioError as error:

@@ -33,6 +33,9 @@ def validate(
         bool, typer.Option("--every-row", help="Simulate all rows, also those that do not count for the score.")
     ] = False,
     max_messages: options.MaxMessages = None,
+    max_ranks: Annotated[
+        int | None, typer.Option("--max-ranks", min=1, help="Leave tables of more GPUs out; a thousand take many minutes.")
+    ] = None,
     workers: Annotated[int, typer.Option("--workers", "-j", min=1, help="Processes to work with.")] = 1,
     tables: Annotated[bool, typer.Option("--tables", help="Also the errors of every table.")] = False,
     rows: Annotated[
@@ -70,6 +73,7 @@ def validate(
             folders,
             scored_only=not every_row,
             max_messages=max_messages or room.MOST_MESSAGES,
+            max_ranks=max_ranks,
             only=lambda entry: words in f"{entry.path.name} {entry['hw_class']}".lower(),
             executor=pool,
             told=lambda done, total, name: progress.say(f"{done} of {total} tables, {name}"),

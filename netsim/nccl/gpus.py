@@ -75,7 +75,7 @@ def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False, 
     Examples
     --------
     >>> costs("hopper", "ll").start_s, costs("hopper", "simple").rates.send
-    (4.04e-06, 39000000000.0)
+    (4.14e-06, 39100000000.0)
     """
     file = _read(name)
     table = file.get(protocol) or file["simple"]

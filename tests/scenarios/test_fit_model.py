@@ -42,7 +42,7 @@ def test_a_parameter_comes_back(table, tmp_path):
     assert found.interval[0] < 1.25 < found.interval[1]
     assert found.held < 0.1
     best = (tmp_path / "best" / "hopper.toml").read_text(encoding="utf-8")
-    assert f'start = "{4.04 * found.factor:.6g} us"' in best
+    assert f'start = "{4.14 * found.factor:.6g} us"' in best
 
 
 def test_what_tables_do_not_show_stays_where_it_was(table, tmp_path):

@@ -109,7 +109,11 @@ def test_repetitions_are_accepted_and_ignored_with_a_note(ask: Callable) -> None
 
 
 def test_a_cluster_names_a_nic_as_its_bottleneck(ask: Callable) -> None:
-    (row,) = rows(ask("perf all_reduce --topology hgx-h100 --nodes 2 --nic ndr400 -b 64M -e 64M --algo ring --csv -").out)
+    (row,) = rows(
+        ask(
+            "perf all_reduce --topology hgx-h100 --nodes 2 --nic ndr400 -b 256M -e 256M --algo ring --proto simple --csv -"
+        ).out
+    )
     assert "nic" in row["bottleneck"]
     assert (row["ranks"], row["nodes"]) == ("16", "2")
     assert float(row["bottleneck_utilisation"]) > 0.9

@@ -189,3 +189,8 @@ def test_a_wrong_question_gets_one_sentence(ask: Callable, line: str, words: str
     answer = ask(line)
     assert answer.code == 2
     assert words in answer.sentence()
+
+
+def test_tables_of_more_gpus_can_be_left_out(ask):
+    done = ask(f"{TABLES} --max-ranks 1")
+    assert "left out: 2 GPUs, more than 1" in done.out

@@ -39,12 +39,12 @@ def test_primitives_are_the_slower_the_more_memory_they_touch(name):
     assert rates.copy_send == rates.recv_copy_send
 
 
-def test_rates_of_simple_grow_from_generation_to_generation_by_one_factor_for_all_primitives():
-    # 0.52, 0.93 and 1.08 of those kernels, rounded to three digits.
+def test_rates_of_simple_grow_from_generation_to_generation_by_about_one_factor_for_all_primitives():
+    # 0.52, 0.93 and 1.08 of those kernels; the fits by simulation moved single primitives by up to 10 %.
     for before, after, factor in (("ampere", "hopper", 0.93 / 0.52), ("hopper", "blackwell", 1.08 / 0.93)):
         old, new = (costs(name, "simple").rates for name in (before, after))
         for primitive in FASTEST_FIRST:
-            assert getattr(new, primitive) / getattr(old, primitive) == pytest.approx(factor, rel=0.01)
+            assert getattr(new, primitive) / getattr(old, primitive) == pytest.approx(factor, rel=0.13)
 
 
 @pytest.mark.parametrize("name", [*GENERATIONS, "pcie"])
@@ -70,8 +70,8 @@ def test_nvls_starts_sooner_than_a_ring_by_simple_and_a_head_reduces_slower_than
 
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_half_a_block_that_sends_moves_a_little_more_than_half(name):
-    # Halves of a block of own kernels: 21.4 to 22.7 of 41.5 to 42.2 GB/s; by fit 1.08 to 1.20 of half.
-    assert 0.5 < costs(name, "simple", peers=True).halves / 2 <= 0.6
+    # Halves of a block of own kernels: 21.4 to 22.7 of 41.5 to 42.2 GB/s; by fit 1.10 to 1.21 of half.
+    assert 0.5 < costs(name, "simple", peers=True).halves / 2 <= 0.61
 
 
 @pytest.mark.parametrize("name", [*GENERATIONS, "pcie"])
