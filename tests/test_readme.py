@@ -51,7 +51,8 @@ def test_the_python_runs_as_shown(blocks, tmp_path, monkeypatch):
 def test_the_commands_run(blocks, tmp_path, monkeypatch, repository):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("calibrate.measure.open_hardware", FakeClock)  # a GPU, for `calibrate measure`
-    (tmp_path / "scenarios").symlink_to(repository / "scenarios")
+    for folder in ("scenarios", "tests"):
+        (tmp_path / folder).symlink_to(repository / folder)
     (tmp_path / "my_nccl_topo.xml").symlink_to(sorted((repository / "tests" / "topologies" / "data").glob("*.xml"))[0])
     lines = list(commands(blocks))
     assert len(lines) >= 6
