@@ -27,7 +27,7 @@ _TRIES = 5
 _LOAD_BYTES = 256 << 20
 _SMI = "driver_version,pcie.link.gen.current,pcie.link.width.current"
 _ASYNC_ENGINE_COUNT = 40  # CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT of the CUDA driver API
-_INSTEAD = "`netsim calibrate fit` reads samples of another machine and `netsim calibrate from-nccl-tests` its logs"
+_INSTEAD = "`netsim calibrate fit` reads samples of another machine and `netsim diagnose` its logs"
 
 
 def open_hardware() -> "TorchHardware":

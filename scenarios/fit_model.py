@@ -8,9 +8,10 @@ parameter starts, as wide as what was known of it: what tables do not decide sta
 
 import math
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from netsim.errors import ScenarioError
+from netsim.errors import NetsimError, ScenarioError
 from netsim.export.table import Row
 from netsim.nccl import gpus
 from scenarios.hardware import SetUp, set_up
 from scenarios.run import Spec
-from scenarios.tables import Entry
+from scenarios.tables import Entry, read_index
 from scenarios.validate import MOST_MESSAGES, predicted
 from topologies import profiles
 
 Floats = npt.NDArray[np.float64]
 
+RECIPES = Path(__file__).with_name("fits.toml")
+QUICK_MESSAGES = 30_000
+"""Rows of more messages do not take part where a recipe is fitted, so that a step takes minutes."""
 _HUBER = 0.08
 """Error (of a logarithm) from which a row counts less."""
 _STEP = 0.05
@@ -271,3 +275,57 @@ def scaled(text: str, key: str, factor: float, where: str = "") -> str:
             lines[at] = f"{stated[1]}{new}{line[stated.end() :]}"
             break
     return "".join(lines)
+
+
+def recipe(name: str, folders: Sequence[str | Path]) -> tuple[list[Parameter], list[Entry]]:
+    """Return the parameters and the tables of a fit that ``fits.toml`` describes.
+
+    Raises
+    ------
+    ScenarioError
+        If it describes none of that name.
+    """
+    known = tomllib.loads(RECIPES.read_text(encoding="utf-8"))
+    if name not in known:
+        raise ScenarioError(f"{RECIPES.name} describes no fit {name!r}; accepted are {', '.join(known)}")
+    told = known[name]
+    parameters = [Parameter(one["file"], tuple(one["keys"]), one["width"]) for one in told["parameters"]]
+    entries = [
+        entry
+        for folder in folders
+        for entry in read_index(folder)
+        if entry.scored
+        and entry["n_nodes"] == "1"
+        and entry["hw_class"] in told["classes"]
+        and not any(part in entry.path.name for part in told["without"])
+    ]
+    return parameters, entries
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Fit what a recipe names to the tables of folders; print each parameter, leave files in ``results/fit_NAME/best``."""
+    if len(arguments) < 2:
+        raise ScenarioError("give a name of fits.toml and folders with an index.csv: NAME FOLDER...")
+    name, *folders = arguments
+    parameters, entries = recipe(name, folders)
+    print(f"# {name}: {len(parameters)} parameters, {len(entries)} tables")
+    with ProcessPoolExecutor() as pool:
+        found = fit(
+            parameters,
+            entries,
+            Path("results") / f"fit_{name}",
+            max_messages=QUICK_MESSAGES,
+            executor=pool,
+            told=lambda number, error: print(f"# step {number}: error {error:.1%} in the median", flush=True),
+        )
+    for one in found:
+        low, high = one.interval
+        print(f"{one.parameter.name:32} x {one.factor:.3f}  ({low:.3f} to {high:.3f}), {one.held:.0%} from its start")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except NetsimError as problem:
+        print(f"fit_model: {problem}", file=sys.stderr)
+        sys.exit(2)

@@ -48,7 +48,7 @@ def test_what_the_cpu_feeds_itself_gets_no_head_start(key: SeriesKey) -> None:
 
 def test_without_torch_it_says_what_else_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(NetsimError, match="measure needs torch .*calibrate fit` .* from-nccl-tests` its logs"):
+    with pytest.raises(NetsimError, match="measure needs torch .*calibrate fit` .* `netsim diagnose` its logs"):
         open_hardware()
 
 
@@ -57,7 +57,7 @@ def test_without_a_gpu_it_says_what_else_there_is(monkeypatch: pytest.MonkeyPatc
     torch.cuda.is_available = lambda: False
     monkeypatch.setattr(module, "loaded_torch", lambda: torch)
     with pytest.raises(
-        NetsimError, match="measure needs an NVIDIA GPU, and torch 2 finds none; without one, .*from-nccl-tests"
+        NetsimError, match="measure needs an NVIDIA GPU, and torch 2 finds none; without one, .*netsim diagnose"
     ):
         open_hardware()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from netsim.errors import ScenarioError
-from scenarios.fit_model import Parameter, component_file, fit, scaled
+from scenarios.fit_model import Parameter, component_file, fit, recipe, scaled
 from scenarios.hardware import set_up
 from scenarios.tables import read_index
 from scenarios.validate import predicted
@@ -77,3 +77,20 @@ def test_only_the_number_asked_for_changes():
     assert scaled(text, "ll.start", 0.5) == text.replace('"4 us"', '"2 us"')
     assert scaled(text, "simple.int8", 1.5) == text.replace("0.5", "0.75")
     assert scaled(text, "start", 3) == text.replace('"1 us"', '"3 us"')
+
+
+@pytest.mark.parametrize("name", ["hopper", "blackwell", "ampere"])
+def test_recipes_name_numbers_that_files_have(repository, name):
+    parameters, entries = recipe(name, [repository / "tests" / "data" / "tables"])
+    for parameter in parameters:
+        source = component_file(parameter.file)
+        text = source.read_text(encoding="utf-8")
+        for key in parameter.keys:
+            text = scaled(text, key, 1.5, str(source))
+        assert text != source.read_text(encoding="utf-8")
+    assert bool(entries) == (name == "hopper")
+
+
+def test_an_unknown_recipe_is_named(repository):
+    with pytest.raises(ScenarioError, match="describes no fit 'kepler'; accepted are hopper, blackwell, ampere"):
+        recipe("kepler", [])
