@@ -159,8 +159,10 @@ SCENARIO = """\
 topology: "ideal-switch:32@450GB/s,1us"
 collective: all_reduce
 algorithm: double_binary_tree
+engine: simpy
 sizes: {first: 1 MiB, last: 2 GiB, factor: 2}
 """
+# By SimPy rows take long enough for a signal to come between them.
 
 
 def lines_of(path: Path) -> int:
