@@ -75,9 +75,9 @@ class Task:
     """The tables of one evaluation, with files in place of the components' own."""
 
     entries: tuple[Entry, ...]
-    kernel_costs: dict[str, str]
-    """Generation -> path."""
-    links: tuple[str, ...]
+    kernel_costs: str | None = None
+    """Path of what kernels cost."""
+    links: tuple[str, ...] = ()
     """Paths of link profiles."""
     max_messages: int = MOST_MESSAGES
 
@@ -126,9 +126,10 @@ def fit(
         found = list(map(errors, tasks) if executor is None else executor.map(errors, tasks))
         return [np.array(one) for one in found]
 
-    weights = _weights(errors_by_table(_task(parameters, np.zeros(len(parameters)), entries, place / "point0")))
     at = np.zeros(len(parameters))
-    (here,) = evaluate([at])
+    tables = errors_by_table(replace(_task(parameters, at, entries, place / "point0"), max_messages=max_messages))
+    weights = np.array([1 / len(table) for table in tables for _ in table])
+    here = np.array([error for table in tables for error in table])
     covariance = np.diag(width**2)
     for number in range(1, rounds + 1):
         steps = [at + _STEP * (np.arange(len(at)) == one) for one in range(len(at))]
@@ -185,14 +186,8 @@ def _with_files(found: SetUp, task: Task) -> SetUp:
     if task.links:
         machine = replace(machine, profile=",".join((*filter(None, [machine.profile]), *task.links)))
     if task.kernel_costs:
-        options = replace(options, kernel_costs=next(iter(task.kernel_costs.values())))
+        options = replace(options, kernel_costs=task.kernel_costs)
     return replace(found, machine=machine, options=options)
-
-
-def _weights(tables: Sequence[Sequence[float]]) -> Floats:
-    if not any(tables):
-        raise ScenarioError("no row is left to fit to")
-    return np.array([1 / len(table) for table in tables for _ in table])
 
 
 def _cost(here: Floats, weights: Floats, at: Floats, width: Floats) -> float:
@@ -204,7 +199,8 @@ def _cost(here: Floats, weights: Floats, at: Floats, width: Floats) -> float:
 def _task(parameters: Sequence[Parameter], point: Floats, entries: Sequence[Entry], folder: Path) -> Task:
     """Write the files of a point and return what to evaluate."""
     folder.mkdir(parents=True, exist_ok=True)
-    costs, links = {}, []
+    costs: list[str] = []
+    links: list[str] = []
     for file in dict.fromkeys(parameter.file for parameter in parameters):
         source = component_file(file)
         text = source.read_text(encoding="utf-8")
@@ -214,13 +210,10 @@ def _task(parameters: Sequence[Parameter], point: Floats, entries: Sequence[Entr
                     text = scaled(text, key, math.exp(value), str(source))
         path = folder / f"{file}.toml"
         path.write_text(text, encoding="utf-8")
-        if source.parent == gpus.FOLDER:
-            costs[file] = str(path)
-        else:
-            links.append(str(path))
+        (costs if source.parent == gpus.FOLDER else links).append(str(path))
     if len(costs) > 1:
-        raise ScenarioError(f"parameters of {', '.join(costs)}; one fit is of one generation of GPU")
-    return Task(tuple(entries), costs, tuple(links))
+        raise ScenarioError(f"{len(costs)} generations of GPU at once; a fit is of one")
+    return Task(tuple(entries), costs[0] if costs else None, tuple(links))
 
 
 def component_file(name: str) -> Path:

@@ -62,7 +62,8 @@ class _Facts:
     nccl_env: tuple[str, ...] = ()
     registered: bool = False
     launch: str = "stream"
-    gpus_per_process: int = 1
+    one_process: bool = False
+    """Whether one host thread drives all GPUs of a server, and not one each."""
     not_covered: str = ""
     """Why no prediction is made."""
 
@@ -113,7 +114,7 @@ def set_up(entry: Entry) -> SetUp:
         tuple(told),
         registered=facts.registered,
         launch=facts.launch,
-        gpus_per_process=facts.gpus_per_process,
+        gpus_per_process=entry.ranks // servers if facts.one_process else 1,
         in_place=entry["in_place"] == "yes",
         datatype=datatype,
     )

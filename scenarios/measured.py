@@ -71,10 +71,10 @@ def read_measured(path: str | Path) -> list[tuple[int, float]]:
             raise ScenarioError(f"{path}:{number}: has {len(cells)} cells, the header has {len(header)}")
         if not cells[time_at].strip():
             continue
-        size = _number(cells[size_at], "size_bytes", path, number)
+        size = read_number(cells[size_at], "size_bytes", path, number)
         if size != int(size):
             raise ScenarioError(f"{path}:{number}: size_bytes is {cells[size_at]!r}; it must be a whole number of bytes")
-        points.append((int(size), _number(cells[time_at], "time_us", path, number)))
+        points.append((int(size), read_number(cells[time_at], "time_us", path, number)))
     if not points:
         raise ScenarioError(f"{path}: has no row with a time")
     return points
@@ -119,7 +119,7 @@ def _logged(size_bytes: int, rest: list[str], rooted: bool | None) -> tuple[int,
     return (size_bytes, time_us) if fits else None
 
 
-def _number(text: str, name: str, path: Path, line: int) -> float:
+def read_number(text: str, name: str, path: Path, line: int) -> float:
     """Read a cell that must be zero or more."""
     try:
         value = float(text)

@@ -16,6 +16,7 @@ from netsim.errors import ScenarioError
 from netsim.metrics.timing import bus_factor
 from netsim.reading import read_limited
 from netsim.schedule.collective import COLLECTIVES
+from scenarios.measured import read_number
 
 INDEX = "index.csv"
 _NEEDED = ("file", "collective", "gpu", "n_gpus", "n_nodes", "hw_class")
@@ -139,8 +140,8 @@ def read_table(entry: Entry) -> list[Measured]:
 def _time_us(entry: Entry, line: int, cells: dict[str, str], size: int) -> float:
     """Return a row's time, by its bus bandwidth where it has none; 0 where that cannot tell it."""
     if cells.get("time_us"):
-        return _number(entry.path, line, "time_us", cells["time_us"])
-    busbw = _number(entry.path, line, "busbw_GBps", cells.get("busbw_GBps") or "0")
+        return read_number(cells["time_us"], "time_us", entry.path, line)
+    busbw = read_number(cells.get("busbw_GBps") or "0", "busbw_GBps", entry.path, line)
     if busbw < _LEAST_BANDWIDTH:
         return 0.0
     return size * bus_factor(entry.collective, entry.ranks) / busbw / 1e3
@@ -185,17 +186,7 @@ def _rows(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 
 def _size_bytes(path: Path, line: int, text: str) -> int:
-    value = _number(path, line, "size_bytes", text)
+    value = read_number(text, "size_bytes", path, line)
     if value > _MOST_SIZE or value != int(value):
         raise ScenarioError(f"{path}:{line}: size_bytes is {text!r}; it must be a whole number, at most {_MOST_SIZE}")
     return int(value)
-
-
-def _number(path: Path, line: int, name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise ScenarioError(f"{path}:{line}: {name} is {text!r}; it must be a number, zero or more")
-    return value

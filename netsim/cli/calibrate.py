@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from calibrate.samples import Samples
 
 EXAMPLE = "netsim calibrate fit tests/data/h200_copies.csv"
-MEASURE_EXAMPLE = "netsim calibrate fit tests/data/h200_copies.csv"
+MEASURE_EXAMPLE = "netsim calibrate measure -o samples.csv"
 FIT_EXAMPLE = "netsim calibrate fit tests/data/h200_copies.csv --line-rate 64GB/s --kind copy"
 PUBLISH_EXAMPLE = "netsim calibrate publish tests/data/h200_copies.csv --name pcie5_mine -o mine.toml"
 _MOST_BYTES = 16 << 20
