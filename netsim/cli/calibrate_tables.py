@@ -8,6 +8,7 @@ from calibrate.findings import HOST_DIRECTIONS, meaning
 from calibrate.fit import Estimate, Fit
 from netsim import __version__
 from netsim.cli.options import size_words
+from netsim.export.table import aligned
 
 COLUMNS = (
     "kind",
@@ -122,8 +123,5 @@ def _ends(estimate: Estimate | None, factor: float) -> list[float | str]:
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield rows with cells right-aligned, the last left-aligned, two of them as the head."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, row in enumerate(rows):
-        cells = "  ".join(cell.rjust(width) for cell, width in zip(row[:-1], widths, strict=False))
-        yield f"{'# ' if number < 2 else '  '}{cells}  {row[-1]}".rstrip()
+    """Yield rows with the last cell left-aligned, two of them as the head."""
+    yield from aligned(rows, left={len(rows[0]) - 1}, heads=2)

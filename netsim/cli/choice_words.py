@@ -1,7 +1,9 @@
 """Lines about NCCL's choice: its cost table, and for each size what it predicts for every pair and which it takes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from netsim.export.table import aligned
 
 if TYPE_CHECKING:
     from scenarios.choices import Choices
@@ -21,7 +23,7 @@ def choice_lines(found: "Choices", collective: str) -> Iterator[str]:
         ("latency (us)", *("-" if cost is None else f"{cost.latency_us:.1f}" for cost in costs)),
         ("bandwidth (GB/s)", *("-" if cost is None else f"{cost.bandwidth_GBps:.1f}" for cost in costs)),
     ]
-    yield from _aligned(table)
+    yield from aligned(table)
     yield "NCCL's predicted time in us for each size; it takes the least, or what a rule of a tuner file asks for"
     rows = [("size (B)", *names, "takes")]
     for size, made in found.decisions:
@@ -31,14 +33,8 @@ def choice_lines(found: "Choices", collective: str) -> Iterator[str]:
         elif made.ruled is False:
             taken += " x1, no rule serves"
         rows.append((str(size), *(_digits(made.choice.table[pair]) for pair in pairs), taken))
-    yield from _aligned(rows)
+    yield from aligned(rows)
 
 
 def _digits(time_us: float) -> str:
     return f"{time_us:.2f}" if time_us < 1e4 else f"{time_us:.0f}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        yield "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))

@@ -10,6 +10,7 @@ import typer
 from netsim import __version__
 from netsim.cli import options
 from netsim.cli.progress import Progress
+from netsim.export.table import aligned
 from netsim.fabric import ranks_of
 from scenarios.machine import Machine, graph_of
 
@@ -113,10 +114,7 @@ def _times(found: "Diagnosis") -> Iterator[str]:
         )
         for point in found.points
     ]
-    widths = [max(map(len, column)) for column in zip(titles, units, *body, strict=True)]
-    for number, cells in enumerate((titles, units, *body)):
-        line = "  ".join(cell.rjust(width) for cell, width in zip(cells[:-1], widths, strict=False))
-        yield f"{'# ' if number < 2 else '  '}{line}  {cells[-1]}".rstrip()
+    yield from aligned([titles, units, *body], left={len(titles) - 1}, heads=2)
     apart = sorted(abs(point.difference) for point in found.points)
     nine_in_ten = apart[math.ceil(0.9 * len(apart)) - 1]
     yield f"# difference: {statistics.median(apart):.1%} in the median, nine in ten within {nine_in_ten:.1%}"

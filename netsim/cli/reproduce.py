@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from netsim.cli.progress import Progress
+from netsim.export.table import aligned
 
 if TYPE_CHECKING:
     from scenarios.article import Line
@@ -63,16 +64,9 @@ def _table(found: "Sequence[Line]") -> str:
     """Write the lines as an aligned table, numbers to the right."""
     titles = ("section", "what", "stated", "simulated", "difference", "unit", "verdict", "scenario", "note")
     body = [_cells(line) for line in found]
-    widths = [max(len(cells[at]) for cells in (titles, *body)) for at in range(len(titles))]
-    rows = [
-        "  ".join(
-            cell.rjust(width) if name in ("stated", "simulated", "difference") else cell.ljust(width)
-            for name, cell, width in zip(titles, cells, widths, strict=True)
-        ).rstrip()
-        for cells in (titles, *body)
-    ]
+    left = {at for at, name in enumerate(titles) if name not in ("stated", "simulated", "difference")}
     head = [f"# {words}" for words in LEGEND]
-    return "\n".join([*head, f"# {rows[0]}", *(f"  {row}" for row in rows[1:])]) + "\n"
+    return "\n".join([*head, *aligned([titles, *body], left=left, heads=1)]) + "\n"
 
 
 def _cells(line: "Line") -> tuple[str, ...]:

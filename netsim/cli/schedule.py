@@ -10,6 +10,7 @@ from netsim.cli import options
 from netsim.cli.progress import Progress
 from netsim.cli.schedule_options import Asked, asked
 from netsim.errors import NetsimError
+from netsim.export.table import aligned
 
 if TYPE_CHECKING:
     from scenarios.run import Spec
@@ -168,7 +169,4 @@ def _times(found: "list[Fastest]") -> Iterator[str]:
         (str(one.size_bytes), *(f"{time:.2f}" for time in one.times_us.values()), " ".join(one.pair), " ".join(one.model))
         for one in found
     ]
-    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-    for number, row in enumerate((titles, *rows)):
-        cells = "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        yield f"# {cells}" if number == 0 else f"  {cells}"
+    yield from aligned([titles, *rows], heads=1)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from netsim import __version__
+from netsim.export.table import aligned
 
 if TYPE_CHECKING:
     from scenarios.scores import Score
@@ -140,10 +141,7 @@ def _aligned(title: str, scores: "Iterable[Score]") -> Iterator[str]:
     for one in scores:
         figures = (f"{one.median * 100:.1f}", f"{one.ninety * 100:.1f}", f"{one.bias * 100:+.1f}")
         rows.append((one.name, str(one.tables), str(one.rows), *figures, _percent(one.model), _percent(one.on_models_rows)))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, cells in enumerate(rows):
-        line = "  ".join(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
-        yield f"{'# ' if not number else '  '}{cells[0].ljust(widths[0])}  {line}".rstrip()
+    yield from aligned(rows, left={0}, heads=1)
 
 
 def _percent(pair: tuple[float, float] | None) -> str:

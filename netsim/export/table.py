@@ -5,7 +5,7 @@ Tables that people read use nccl-tests' units (microseconds; GB/s of 1e9 bytes).
 precision. Nothing here computes a result, and no pandas is needed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 SCHEMA = 1
@@ -96,6 +96,32 @@ def json_text(rows: Iterable[Row]) -> str:
     return "[\n" + ",\n".join(items) + "\n]\n"
 
 
+def aligned(rows: Sequence[Sequence[str]], *, left: Collection[int] = (), heads: int = 0) -> Iterator[str]:
+    """Yield rows of cells as lines, columns as wide as their widest cell.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of str
+        As many cells in each.
+    left : collection of int
+        Columns that are aligned to the left; the others are to the right.
+    heads : int
+        How many rows, from the first on, are titles and begin with ``#``.
+
+    Examples
+    --------
+    >>> list(aligned([("size", "algorithm"), ("8", "ring")], left={1}, heads=1))
+    ['# size  algorithm', '     8  ring']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, cells in enumerate(rows):
+        padded = (
+            cell.ljust(width) if at in left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        yield f"{'# ' if number < heads else '  '}{'  '.join(padded)}".rstrip()
+
+
 def human_text(rows: Iterable[Row], *, head: Sequence[str] = ()) -> str:
     """Write rows as an aligned table for people.
 
@@ -119,18 +145,8 @@ def human_text(rows: Iterable[Row], *, head: Sequence[str] = ()) -> str:
     units = (*[""] * len(varying), "(B)", "(us)", "(GB/s)", "(GB/s)", "", "", "", "")
     left = {*range(len(varying)), len(varying) + 4, len(varying) + 6}
     body = [(*(_plain(getattr(row, name)) for name in varying), *_human_cells(row)) for row in rows]
-    widths = [max(len(cells[at]) for cells in (titles, units, *body)) for at in range(len(titles))]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = (
-            cell.ljust(width) if at in left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        )
-        return "  ".join(padded).rstrip()
-
     lines = [f"# {words}" for words in head]
-    lines += ["# " + line(titles), "# " + line(units)]
-    lines += ["  " + line(cells) for cells in body]
+    lines += aligned([titles, units, *body], left=left, heads=2)
     lines += [f"# note: {note}" for note in dict.fromkeys(row.note for row in rows if row.note)]
     return "\n".join(lines) + "\n"
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -169,7 +170,12 @@ def test_ctrl_c_ends_with_130_and_leaves_a_whole_file(tmp_path: Path) -> None:
     target.write_text("old")
     long = "perf all_reduce --topology ideal-switch:64@450GB/s,1us --algo ring -b 1M -e 4G"
     run = subprocess.Popen(
-        [*NETSIM, *long.split(), "--csv", str(target)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [*NETSIM, *long.split(), "--csv", str(target)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Shells start what they put into the background deaf to SIGINT, and processes hand that on.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     # On a busy machine the first may come while modules are loaded, where Python can lose it; people press again.
     for _ in range(20):
