@@ -14,8 +14,9 @@ from netsim.errors import FabricError, ProfileError
 from netsim.fabric import Link, check_fabric, hosts_of, ranks_of
 from topologies.cluster import cluster
 from topologies.nics import parse_nic
+from topologies.plans import SERVERS
 from topologies.profiles import RATES, Profile, family_of, load_profile
-from topologies.server import SERVERS, server
+from topologies.server import server
 from topologies.study import ACCEPTED, is_study_text, study_graph
 
 if TYPE_CHECKING:

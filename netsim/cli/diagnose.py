@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from netsim import __version__
-from netsim.cli import options
+from netsim.cli import nccl_options, options
 from netsim.cli.progress import Progress
 from netsim.export.table import aligned
 from netsim.fabric import ranks_of
@@ -48,7 +48,7 @@ def diagnose(
     gpus_per_process: Annotated[
         int | None, typer.Option("--gpus-per-process", min=1, help="GPUs that one host thread drove.")
     ] = None,
-    datatype: options.Datatype = None,
+    datatype: nccl_options.Datatype = None,
 ) -> int:
     """Say what agrees between a log and the prediction for a machine, and each difference.
 
@@ -61,7 +61,7 @@ def diagnose(
 
     if collective is not None:
         options.check_collective(collective)
-    options.mention_variables(nccl_env or [])
+    nccl_options.mention_variables(nccl_env or [])
     told = (nccl_version, tuple(nccl_env or ()), registered, launch, gpus_per_process, collective)
     asked = Asked(*told, datatype)
     graph = graph_of(machine)

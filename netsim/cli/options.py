@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from netsim.cli import nccl_options
 from netsim.errors import NetsimError
 from netsim.schedule.collective import COLLECTIVES
 from netsim.units import format_bytes, parse_bytes
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from scenarios.machine import Machine
-    from scenarios.nccl import NcclOptions
     from scenarios.run import Spec
 
 Collective = Annotated[str, typer.Argument(help=f"{', '.join(COLLECTIVES[:-1])} or {COLLECTIVES[-1]}.", show_default=False)]
@@ -82,50 +82,6 @@ Protocol = Annotated[
         "--proto",
         help="ideal (textbook alpha-beta), or NCCL's: auto (what NCCL would choose), ll, ll128, simple, or a list as in "
         "NCCL_PROTO (^LL128).",
-    ),
-]
-NcclVersion = Annotated[
-    str | None, typer.Option("--nccl-version", help="Release of NCCL to imitate, 2.17 to 2.30; 2.28.9 if not given.")
-]
-NcclEnv = Annotated[
-    list[str] | None,
-    typer.Option("--nccl-env", help="A variable for NCCL such as NCCL_NVLS_ENABLE=0, or a file of them; may be repeated."),
-]
-Registered = Annotated[
-    bool, typer.Option("--registered", help="User buffers are registered (nccl-tests -R 1, CUDA graphs).")
-]
-Windows = Annotated[
-    bool,
-    typer.Option("--windows", help="User buffers are symmetric windows (nccl-tests -R 2), which NCCL uses from 2.27 on."),
-]
-InPlace = Annotated[
-    bool, typer.Option("--in-place", help="Input and output are one buffer, as in the right half of nccl-tests' tables.")
-]
-Datatype = Annotated[
-    str | None,
-    typer.Option("-d", "--datatype", help="Type of the elements, by the names of nccl-tests; float if not given."),
-]
-Operator = Annotated[str | None, typer.Option("-o", "--op", help="sum (if not given), prod, min, max, avg or mulsum.")]
-Launch = Annotated[
-    str | None,
-    typer.Option(
-        "--launch",
-        help="graph: no cost of the host (the default); stream: the host must keep up with the calls; none: not even a "
-        "kernel start.",
-    ),
-]
-GpusPerProcess = Annotated[
-    int | None,
-    typer.Option("--gpus-per-process", min=1, help="GPUs that one host thread drives, for --launch stream; 1 if not given."),
-]
-Tuner = Annotated[
-    str | None,
-    typer.Option("--tuner", help="Rules of NCCL's example tuner plugin (nccl_tuner.conf), asked before NCCL's cost model."),
-]
-KernelCosts = Annotated[
-    str | None,
-    typer.Option(
-        "--kernel-costs", help="A TOML file of what NCCL's kernels cost, in place of that of the GPUs' generation."
     ),
 ]
 Channels = Annotated[
@@ -230,17 +186,17 @@ def spec(
     on: "Machine",
     root: Root = 0,
     protocol: Protocol = "auto",
-    nccl_version: NcclVersion = None,
-    nccl_env: NcclEnv = None,
-    registered_buffers: Registered = False,
-    launch: Launch = None,
-    gpus_per_process: GpusPerProcess = None,
-    tuner: Tuner = None,
-    windows: Windows = False,
-    in_place: InPlace = False,
-    kernel_costs: KernelCosts = None,
-    datatype: Datatype = None,
-    operator: Operator = None,
+    nccl_version: nccl_options.NcclVersion = None,
+    nccl_env: nccl_options.NcclEnv = None,
+    registered_buffers: nccl_options.Registered = False,
+    launch: nccl_options.Launch = None,
+    gpus_per_process: nccl_options.GpusPerProcess = None,
+    tuner: nccl_options.Tuner = None,
+    windows: nccl_options.Windows = False,
+    in_place: nccl_options.InPlace = False,
+    kernel_costs: nccl_options.KernelCosts = None,
+    datatype: nccl_options.Datatype = None,
+    operator: nccl_options.Operator = None,
     channels: Channels = None,
     quantum: Quantum = "0",
     routing: Routing = "static",
@@ -254,7 +210,7 @@ def spec(
 
     check_collective(collective)
     quantum_bytes = size_of(quantum, "--quantum")
-    nccl = nccl_options(
+    nccl = nccl_options.told(
         nccl_version,
         nccl_env,
         registered=registered_buffers,
@@ -281,22 +237,6 @@ def spec(
         engine=engine,
         max_messages=limit_on_messages(max_messages, quantum_bytes),
     )
-
-
-def nccl_options(version: str | None, environment: list[str] | None, **asked: Any) -> "NcclOptions":
-    """Return what NCCL is told and how it is called, by what was given of it; None and False are what was not.
-
-    `asked` are fields of `scenarios.nccl.NcclOptions`.
-    """
-    from scenarios.nccl import NcclOptions
-
-    mention_variables(environment or [])
-    told = {"version": version, "environment": tuple(environment or ()), **asked}
-    given = {field: value for field, value in told.items() if value not in (None, False, ())}
-    # Textbook runs know types and operators no more; a line pasted from nccl-tests should run nevertheless.
-    names = {"version": "--nccl-version", "environment": "--nccl-env"}
-    options = (names.get(field, f"--{field.replace('_', '-')}") for field in given if field not in ("datatype", "operator"))
-    return NcclOptions(**given, given=tuple(options))
 
 
 def pieces(chunk: Chunk = None, chunks: Chunks = None) -> dict[str, int | None]:
@@ -376,14 +316,6 @@ def machine_words(machine: "Machine", graph: "nx.DiGraph[str]", ranks: int) -> s
     if machine.profile:
         words.append(f"profile {machine.profile}")
     return ", ".join(words)
-
-
-def mention_variables(given: list[str]) -> None:
-    """Say on stderr which variables for NCCL do not bear on the result, and why."""
-    from netsim.nccl.environment import notes, read_assignments
-
-    for note in notes(read_assignments(given)) if given else ():
-        print(f"netsim: {note}", file=sys.stderr)
 
 
 def mention_textbook(spec: "Spec", algorithms: Sequence[str] = ()) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from netsim.cli import options
+from netsim.cli import nccl_options, options
 from netsim.errors import NetsimError
 
 if TYPE_CHECKING:
@@ -74,14 +74,14 @@ def asked(
     nic: options.Nic = None,
     fabric: options.Fabric = "one-switch",
     protocol: Protocol = None,
-    nccl_version: options.NcclVersion = None,
-    nccl_env: options.NcclEnv = None,
-    registered: options.Registered = False,
-    windows: options.Windows = False,
-    in_place: options.InPlace = False,
-    datatype: options.Datatype = None,
-    operator: options.Operator = None,
-    tuner: options.Tuner = None,
+    nccl_version: nccl_options.NcclVersion = None,
+    nccl_env: nccl_options.NcclEnv = None,
+    registered: nccl_options.Registered = False,
+    windows: nccl_options.Windows = False,
+    in_place: nccl_options.InPlace = False,
+    datatype: nccl_options.Datatype = None,
+    operator: nccl_options.Operator = None,
+    tuner: nccl_options.Tuner = None,
 ) -> Asked:
     """Build the schedule that the options of a verb ask for."""
     options.check_collective(collective)
@@ -121,7 +121,7 @@ def asked(
     from scenarios.machine import Machine
     from scenarios.run import Spec
 
-    nccl = options.nccl_options(
+    nccl = nccl_options.told(
         nccl_version,
         nccl_env,
         registered=registered,

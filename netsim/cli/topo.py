@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from netsim import __version__
-from netsim.cli import options
+from netsim.cli import nccl_options, options
 from netsim.errors import NetsimError
 from netsim.units import format_rate, format_time
 from scenarios.machine import Machine, graph_of
@@ -57,8 +57,8 @@ def show(
         str | None,
         typer.Option("--dump-graph", help="Also write the graphs to this file, as NCCL_GRAPH_DUMP_FILE; implies --graph."),
     ] = None,
-    nccl_version: options.NcclVersion = None,
-    nccl_env: options.NcclEnv = None,
+    nccl_version: nccl_options.NcclVersion = None,
+    nccl_env: nccl_options.NcclEnv = None,
 ) -> None:
     """Print a machine's ranks, nodes and links, equal links together; or what NCCL makes of it."""
     from netsim.fabric import hosts_of, topology_digest
@@ -109,7 +109,7 @@ def _show_graphs(machine: Machine, dump: str | None, version: str | None, enviro
     systems = node_systems(graph, version=found.version).systems
     for remark in dict.fromkeys(text for system in systems for text in system.assumptions):
         print(f"remark: {remark}")
-    options.mention_variables(environment or [])
+    nccl_options.mention_variables(environment or [])
 
 
 @app.command(epilog=f"\b\nExample:\n  {CHECK_EXAMPLE}")

@@ -7,7 +7,8 @@ from netsim import build_schedule, simulate
 from netsim.errors import FabricError, ProfileError
 from netsim.fabric import check_fabric, hosts_of
 from netsim.routing import Router
-from topologies.server import SERVERS, server
+from topologies.plans import SERVERS
+from topologies.server import server
 from topologies.study import study_graph
 
 KINDS = {
