@@ -7,8 +7,9 @@ import pytest
 from netsim.errors import NetsimError
 from netsim.export.table import human_text, model_words
 from netsim.nccl import schedules
+from netsim.nccl.dump import format_dump
 from scenarios.machine import Machine, graph_of
-from scenarios.nccl import NcclOptions, is_known, least_call_s, pairs_of
+from scenarios.nccl import NcclOptions, communicator_of, is_known, least_call_s, pairs_of
 from scenarios.run import Spec, run_spec, run_traced
 
 EIGHT = Spec(Machine("hgx-h100"), "all_reduce", 2**20, protocol="auto")
@@ -185,3 +186,15 @@ def test_pairs_are_those_that_the_environment_leaves():
     one_a_node = Machine("hgx-h100", nodes=4, nic="ndr400", gpus_per_node=1)
     assert ("pat", "simple") in pairs_of(one_a_node, NcclOptions(), "all_gather")
     assert ("pat", "simple") not in pairs_of(one_a_node, NcclOptions(environment=("NCCL_PAT_ENABLE=0",)), "all_gather")
+
+
+def test_a_graph_file_is_read_again_when_it_has_changed(tmp_path):
+    path = tmp_path / "graphs.xml"
+    options = NcclOptions(environment=(f"NCCL_GRAPH_FILE={path}",))
+    found = []
+    for nodes in ("hgx-h100", "hgx-a100"):
+        graphs = communicator_of(Machine(nodes), NcclOptions()).graphs
+        path.write_text(format_dump({"ring": graphs["ring"]}))
+        found.append(communicator_of(Machine("hgx-h100"), options).graphs["ring"].intra_GBps)
+    # 12 x 30 GB/s of Hopper, 12 x 20 of Ampere.
+    assert found == [30, 20]

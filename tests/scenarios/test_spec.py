@@ -140,6 +140,11 @@ def test_size_zero_needs_no_unit(write) -> None:
         ),
         ("sizes:", "launch: stream\nsizes:", "FILE:5: launch is for NCCL's protocols, and the protocol is ideal"),
         ("[ring, double_binary_tree]", "[ring, own.py]", "FILE:4: algorithm is 'own.py', and there is no such file beside"),
+        (
+            "[ring, double_binary_tree]",
+            "ring\nprotocol: ll\nkernel_costs: none.toml",
+            "FILE:6: kernel_costs: ",
+        ),
         ("sizes:", "engine: warp\nsizes:", "FILE:5: engine is 'warp'; accepted are"),
         ("sizes:", "name: ../up\nsizes:", "FILE:5: name is '../up', text; accepted is letters, digits"),
         ("sizes:", "chunk: 0 B\nsizes:", "FILE:5: chunk is '0 B'; a chunk has one byte or more"),

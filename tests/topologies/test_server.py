@@ -63,6 +63,7 @@ def test_every_cable_is_the_same_in_both_directions_and_every_node_has_the_host(
         ("hgx-a100", 12, 240e9, 300e9, False),
         ("hgx-h100", 18, 370.8e9, 450e9, True),
         ("hgx-h200", 18, 370.8e9, 450e9, True),
+        ("dgx-2", 6, 120e9, 150e9, False),
         ("hgx-b200", 18, 721.8e9, 900e9, True),
         ("gb200-nvl72", 18, 721.8e9, 900e9, True),
         ("hgx-h20", 18, 370.8e9, 450e9, True),

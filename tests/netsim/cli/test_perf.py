@@ -376,3 +376,38 @@ def test_nccl_tests_layout_counts_elements_of_their_type(ask: Callable) -> None:
 )
 def test_windows_that_change_nothing_are_said_to(more: str, why: str, ask: Callable) -> None:
     assert why in ask(f"{NCCL} -b 4K -e 4K --windows {more}").out
+
+
+@pytest.mark.parametrize("words", ["-R 0 --registered", "-R 0 --windows", "-R 1 --windows", "-R 2 --registered"])
+def test_two_words_on_buffers_must_agree(ask: Callable, words: str) -> None:
+    told = ask(f"{NCCL} {words}")
+    assert told.code == 2
+    assert "contradict each other" in told.sentence()
+
+
+def test_what_is_copied_out_of_place_alone_takes_longer(ask: Callable) -> None:
+    gather = "perf all_gather --topology hgx-h100 -b 64M -e 64M --algo ring --proto simple --csv -"
+    (out_of_place,), (in_place,) = (rows(ask(f"{gather}{more}").out) for more in ("", " --in-place"))
+    assert float(in_place["time_us"]) < float(out_of_place["time_us"])
+
+
+def test_kernel_costs_come_from_a_file(ask: Callable, repository: Path, tmp_path: Path) -> None:
+    text = (repository / "netsim" / "nccl" / "gpus_data" / "hopper.toml").read_text(encoding="utf-8")
+    costs = tmp_path / "costs.toml"
+    costs.write_text(text)
+    small = "perf all_reduce --topology hgx-h100 -b 8 -e 8 --algo ring --proto ll --csv -"
+    (plain,), (same,) = (rows(ask(f"{small}{more}").out) for more in ("", f" --kernel-costs {costs}"))
+    assert same["time_us"] == plain["time_us"]
+    costs.write_text(text.replace("[ll]\nstart = ", '[ll]\nstart = "20 us" # '))
+    (later,) = rows(ask(f"{small} --kernel-costs {costs}").out)
+    assert float(later["time_us"]) > float(plain["time_us"]) + 15
+    costs.write_text("[ll]\n")
+    told = ask(f"{small} --kernel-costs {costs}")
+    assert told.code == 2
+    assert "[simple] lacks start, send, recv" in told.sentence()
+
+
+def test_lists_that_leave_no_protocol_are_refused(ask: Callable) -> None:
+    told = ask(f"{NCCL} --proto ^LL,LL128,Simple")
+    assert told.code == 2
+    assert "leaves no algorithm and protocol at all; accepted are tree ll" in told.sentence()

@@ -148,3 +148,14 @@ def test_what_fits_no_schedule_is_refused(line: str, words: str, ask: Callable) 
     answer = ask(f"schedule show {line}")
     assert answer.code == 2
     assert words in answer.sentence()
+
+
+def test_what_perf_takes_of_buffers_and_elements_is_proved_too(ask: Callable) -> None:
+    eight = "schedule prove all_reduce --topology hgx-h100 --size 1M --algo nvls"
+    plain, registered = (ask(f"{eight}{more}") for more in ("", " --registered -d half"))
+    assert registered.code == 0
+    # Nothing is copied in or out: fewer operations.
+    counts = [int(said.out.rpartition("(")[2].split()[0]) for said in (plain, registered)]
+    assert counts[1] < counts[0]
+    told = ask("schedule show all_reduce -p 4 --registered")
+    assert (told.code, "--registered: only for a machine" in told.sentence()) == (2, True)

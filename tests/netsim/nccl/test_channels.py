@@ -299,3 +299,8 @@ def test_shares_follow_each_other_and_cover_everything_once(drawn: tuple[Operati
     assert 1 <= found.channels <= most
     assert all(chunk > 0 for chunk in found.chunk_bytes)
     assert len(found.chunk_bytes) == found.channels
+
+
+def test_nvls_has_no_more_channels_than_nccl_can_have() -> None:
+    assert nvls_channels(h100x8(NEWEST), Settings(min_ctas=1000)) == 64
+    assert nvls_channels(h100x8(DEALT), Settings(min_ctas=1000)) == 32

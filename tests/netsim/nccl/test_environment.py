@@ -249,3 +249,32 @@ def test_ll128_is_forced_where_a_list_leaves_it(value: str, collective: str, for
 
 def test_ll128_is_forced_from_the_command_line_too() -> None:
     assert tuner_options({"NCCL_PROTO": "LL"}, protocols="ll128").ll128_forced
+
+
+def test_of_ctas_the_most_counts_where_the_least_is_above_it() -> None:
+    given = settings({"NCCL_MIN_CTAS": "20", "NCCL_MAX_CTAS": "4"})
+    assert (given.min_ctas, given.max_ctas) == (4, 4)
+    assert settings({"NCCL_MIN_CTAS": "20"}).min_ctas == 20
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("NCCL_CTA_POLICY", "abc", "whole number from 0 to 2"),
+        ("NCCL_CTA_POLICY", "3", "whole number from 0 to 2"),
+        ("NCCL_SYM_CTAS", "65", "whole number from 0 to 64"),
+        ("NCCL_SYM_CE_THRESHOLD", "much", "whole number from 0"),
+        ("NCCL_COLLNET_NODE_THRESHOLD", "-1", "whole number from 0"),
+        ("NCCL_PAT_ENABLE", "9", "whole number from 0 to 2"),
+        ("NCCL_LL128_C2C", "7", "whole number from 0 to 1"),
+    ],
+)
+def test_what_only_some_runs_read_is_checked_in_all(name: str, value: str, words: str) -> None:
+    with pytest.raises(NetsimError, match=words):
+        settings({name: value})
+
+
+def test_a_policy_that_is_not_modelled_is_told() -> None:
+    (words,) = notes({"NCCL_CTA_POLICY": "1"})
+    assert words.startswith("NCCL_CTA_POLICY=1 is not modelled")
+    assert notes({"NCCL_CTA_POLICY": "2"}) == []

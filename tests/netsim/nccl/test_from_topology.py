@@ -209,3 +209,31 @@ def test_data_leaves_through_a_peer_only_over_nvlink_and_where_it_gains(name: st
 def test_a_gpu_without_a_card_leaves_no_rails() -> None:
     found = communicator(build("gb200-nvl72", nodes=2, nic="ndr400:nics=4"))
     assert (found.rails, found.cards) == ((), ())
+
+
+def test_a_graph_file_holds_all_gpus_of_a_node_and_the_nets_of_several(tmp_path: Path) -> None:
+    path = tmp_path / "graphs.xml"
+    path.write_text(format_dump({RING: communicator(build("hgx-h100", gpus_per_node=2)).graphs[RING]}))
+    told = {"NCCL_GRAPH_FILE": str(path)}
+    with pytest.raises(
+        NetsimError, match=r"graphs.xml: channel 0 of the ring graph has 2 GPUs; accepted are all 8 of a node"
+    ):
+        communicator(build("hgx-h100"), environment=told)
+    with pytest.raises(NetsimError, match=r"channel 0 of the ring graph has no net; with several nodes"):
+        communicator(build("hgx-h100", nodes=2, nic="ndr400", gpus_per_node=2), environment=told)
+
+
+def test_two_gpus_on_an_amd_host_reach_each_other_over_any_path_and_four_do_not() -> None:
+    # NCCL stops at PXB but for two GPUs on AMD; the routes that are simulated follow.
+    pair, four = (build("rtxpro6000-8", gpus_per_node=count) for count in (2, 4))
+    assert (communicator(pair).p2p, communicator(four).p2p) == (True, False)
+    assert as_told(pair, {}).graph["p2p"] == "SYS"
+    assert as_told(four, {}) is four
+    ways = [
+        {
+            "memory0" in edge
+            for edge in (Router(as_told(graph, {})).edges[at] for at in Router(as_told(graph, {})).path(0, 1))
+        }
+        for graph in (pair, four)
+    ]
+    assert [True in way for way in ways] == [False, True]

@@ -5,7 +5,7 @@ import pytest
 
 import netsim
 from netsim.errors import ScheduleError
-from netsim.schedule.dag import ScheduleBuilder
+from netsim.schedule.dag import COLUMNS, ScheduleBuilder
 
 
 def plan(**options):
@@ -60,3 +60,12 @@ def test_what_is_no_schedule_is_refused(ask):
         ask(None)
     with pytest.raises(ScheduleError, match="schedule is a ScheduleBuilder; pass what its build"):
         ask(plan())
+
+
+def test_what_is_built_cannot_be_written():
+    plan = ScheduleBuilder("broadcast", "by hand", ranks=2, size_bytes=100)
+    plan.send(0, 1, size=100)
+    schedule = plan.build()
+    for name, _, _ in COLUMNS:
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(schedule, name)[:] = 0
