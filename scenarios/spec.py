@@ -8,21 +8,18 @@ collective, algorithm, protocol, number of chunks and size is one run. The schem
 import difflib
 import math
 import re
-import reprlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from netsim.engine.run import ENGINES
 from netsim.errors import ScenarioError, ScheduleError, UnitError
 from netsim.nccl.elements import DATATYPES, OPERATORS
 from netsim.nccl.names import unknown
-from netsim.reading import UNREADABLE, first_problem, read_limited, safe_yaml
 from netsim.schedule.catalogue import algorithms_for
 from netsim.schedule.collective import COLLECTIVES
 from netsim.schedule.own import is_file
@@ -33,20 +30,12 @@ from scenarios.nccl import LAUNCHES, NcclOptions
 from scenarios.run import Spec, limit_on_messages
 from scenarios.sizes import size_list
 from scenarios.spec_nccl import Places, check_keys, check_nccl_algorithm, check_nccl_protocol, is_nccls, nccl_options
-
-MOST_BYTES = 8 << 20
-"""A larger scenario file is refused; topologies of that size are built in Python."""
-MOST_RUNS = 100_000
+from scenarios.spec_text import MOST_RUNS, Lines, line_of, read_scenario
 
 _Count = Annotated[int, Field(ge=1)]
 _Text = Annotated[str, Field(min_length=1)]
 _Item = TypeVar("_Item")
 _Some = Annotated[list[_Item], Field(min_length=1)]
-_PLAIN_INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_INTEGER_TAG = "tag:yaml.org,2002:int"
-
-Lines = dict[tuple[str | int, ...], int]
-"""Path of keys and positions -> line in the file."""
 
 
 class _Strict(BaseModel):
@@ -138,7 +127,7 @@ def load_scenario(path: str | Path) -> Scenario:
         One sentence that begins with ``file:line:`` and says what is wrong and what is accepted.
     """
     path = Path(path)
-    data, lines = _read(path)
+    data, lines = read_scenario(path)
     try:
         file = ScenarioFile.model_validate(data)
     except ValidationError as error:
@@ -156,7 +145,7 @@ class _Where:
     lines: Lines
 
     def __call__(self, *place: str | int) -> str:
-        return f"{self.path}:{_line(self.lines, place)}: {place[0]}"
+        return f"{self.path}:{line_of(self.lines, place)}: {place[0]}"
 
 
 def _specs(file: ScenarioFile, name: str, where: _Where) -> Iterator[Spec]:
@@ -309,74 +298,12 @@ def _size(text: str | int, where: str) -> int:
         raise ScenarioError(str(error)) from None
 
 
-def _read(path: Path) -> tuple[dict[str, Any], Lines]:
-    """Parse a file into plain data and the line of every entry; only what the schema cannot see is checked here."""
-    data = read_limited(path, MOST_BYTES, ScenarioError)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ScenarioError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
-    try:
-        loader = safe_yaml()(text)
-        root = loader.get_single_node()
-        if not isinstance(root, yaml.MappingNode):
-            raise ScenarioError(f"{path}:1: a scenario is a mapping of keys such as topology, collective and sizes")
-        lines: Lines = {(): 1}
-        return _plain(loader, root, (), path, lines), lines
-    except yaml.YAMLError as error:
-        line, words = first_problem(error)
-        raise ScenarioError(f"{path}{f':{line}' if line else ''}: not YAML: {words}") from None
-    except RecursionError:
-        raise ScenarioError(f"{path}: not readable as YAML: nested too deeply for a scenario, or within itself") from None
-
-
-def _plain(loader: yaml.SafeLoader, node: yaml.Node, place: tuple[str | int, ...], path: Path, lines: Lines) -> Any:
-    line = node.start_mark.line + 1
-    lines.setdefault(place, line)
-    if len(lines) > MOST_RUNS:
-        # An alias is one line of the file and may stand for a list of lists of lists.
-        raise ScenarioError(f"{path}:{line}: more than {MOST_RUNS} entries")
-    if isinstance(node, yaml.MappingNode):
-        values: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise ScenarioError(f"{path}:{line}: a key must be a word")
-            key = key_node.value
-            if key in values:
-                raise ScenarioError(f"{path}:{line}: the key {key!r} stands there twice")
-            lines[(*place, key)] = line
-            # A topology written into the file is read, and checked, by the topologies package.
-            opaque = (*place, key) == ("topology",) and isinstance(value_node, yaml.MappingNode)
-            values[key] = {"nodes": "in this file"} if opaque else _plain(loader, value_node, (*place, key), path, lines)
-        return values
-    if isinstance(node, yaml.SequenceNode):
-        return [_plain(loader, item, (*place, index), path, lines) for index, item in enumerate(node.value)]
-    if node.tag == _INTEGER_TAG and not _PLAIN_INTEGER.fullmatch(node.value):
-        raise ScenarioError(
-            f"{path}:{line}: YAML reads {node.value!r} as the number {_value(loader, node, path)}; "
-            "write the number itself, or quotes"
-        )
-    return _value(loader, node, path)
-
-
-def _value(loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
-    """Return the plain value of a scalar; a tag that it does not suit has many ways to fail."""
-    try:
-        return loader.construct_object(node)
-    except UNREADABLE:
-        kind = node.tag.rpartition(":")[2]
-        raise ScenarioError(
-            f"{path}:{node.start_mark.line + 1}: not readable as YAML: {reprlib.repr(node.value)} is no {kind}"
-        ) from None
-
-
 def _complaint(path: Path, data: dict[str, Any], lines: Lines, error: ValidationError) -> str:
     """Turn the first thing that the schema found into one sentence."""
     found = min(error.errors(), key=lambda item: _rank(item["type"], item["loc"], lines))
     place = found["loc"]
     key = str(place[0])
-    where = f"{path}:{_line(lines, place)}"
+    where = f"{path}:{line_of(lines, place)}"
     if found["type"] == "extra_forbidden":
         unknown = str(place[-1])
         accepted = tuple(SizeRange.model_fields if len(place) > 1 else ScenarioFile.model_fields)
@@ -397,14 +324,7 @@ def _complaint(path: Path, data: dict[str, Any], lines: Lines, error: Validation
 def _rank(kind: str, place: tuple[str | int, ...], lines: Lines) -> tuple[bool, int, int]:
     """Order complaints: by line, keys that are missing altogether last; of several about one key, the plainest first."""
     plainest = {"extra_forbidden": 0, "missing": 1}.get(kind, 2)
-    return len(place) == 1 and kind == "missing", _line(lines, place), plainest
-
-
-def _line(lines: Lines, place: tuple[str | int, ...]) -> int:
-    """Return the line of the deepest part of a place that stands in the file."""
-    while place not in lines:
-        place = place[:-1]
-    return lines[place]
+    return len(place) == 1 and kind == "missing", line_of(lines, place), plainest
 
 
 def _meant(name: str, accepted: tuple[str, ...]) -> str:
