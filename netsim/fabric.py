@@ -57,20 +57,27 @@ class LinkProtocols:
     share: tuple[tuple[str, float], ...] = ()
     """(protocol, part of the bandwidth) for protocols that do not reach all of it; above 0, at most 1."""
     post_s: float = 0.0
-    """Seconds that a message occupies the link before its bytes: posts follow each other, as a gap does."""
+    """Seconds that a message occupies the link at least: one is posted after the other, while bytes of earlier ones go."""
     eager_bytes: int = 0
     """Bytes on the wire that are sent at once; a larger message is announced first. 0 where all are sent at once."""
     rendezvous_s: float = 0.0
     """Seconds that an announcement takes."""
+    spread_s: float = 0.0
+    """Seconds by which a hop is longer with each doubling of the channels that send at once: the slowest message counts."""
+    proxy: tuple[tuple[str, float], ...] = ()
+    """(protocol, bytes on the wire a second) that a channel's proxy passes on, where it must look at every line."""
 
     def __post_init__(self) -> None:
-        times = [*self.latency_s, ("posts", self.post_s), ("announcements", self.rendezvous_s)]
+        times = [*self.latency_s, ("posts", self.post_s), ("announcements", self.rendezvous_s), ("spread", self.spread_s)]
         for name, seconds in times:
             if not 0 <= seconds < math.inf:
                 raise FabricError(f"the time of {name} on a link is {seconds!r} s; it must be zero or more and finite")
         for name, share in self.share:
             if not 0 < share <= 1:
                 raise FabricError(f"the share of {name} on a link is {share!r}; it must be above 0 and at most 1")
+        for name, rate in self.proxy:
+            if not 0 < rate < math.inf:
+                raise FabricError(f"the proxy's rate of {name} on a link is {rate!r} B/s; it must be above 0 and finite")
         if self.eager_bytes < 0:
             raise FabricError(f"a link sends {self.eager_bytes!r} bytes at once; it must be zero or more")
 
@@ -119,7 +126,7 @@ class Link:
             self,
             latency_s=dict(figures.latency_s).get(protocol, self.latency_s),
             bandwidth_bytes_per_s=self.bandwidth_bytes_per_s * dict(figures.share).get(protocol, 1.0),
-            gap_s=self.gap_s + figures.post_s,
+            floor_s=max(self.floor_s, figures.post_s),
             protocols=None,
         )
 

@@ -7,6 +7,7 @@ a host reach each other, as `netsim.routing` does. Deliberately left out: nodes 
 those of the first one.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -168,11 +169,15 @@ def network_of(router: Router, ranks: Sequence[int], found: Communicator) -> dic
     # A message is announced once, by the network card that sends it at once up to the fewest bytes.
     announced = [link.protocols for link in there if link.protocols is not None and link.protocols.eager_bytes]
     least = min(announced, key=lambda figures: figures.eager_bytes, default=None)
+    known = [link.protocols for link in there if link.protocols is not None]
     return {
         protocol: Network(
-            credit_s=sum(link.under(protocol).latency_s for link in back),
+            # A word that a proxy writes over there: nothing of what data of a protocol waits for.
+            credit_s=sum(link.latency_s for link in back),
             eager_bytes=0 if least is None else least.eager_bytes,
             rendezvous_s=0.0 if least is None else least.rendezvous_s,
+            spread_s=max((figures.spread_s for figures in known), default=0.0),
+            proxy_rate=min((dict(figures.proxy).get(protocol, math.inf) for figures in known), default=math.inf),
         )
         for protocol in PROTOCOLS
     }

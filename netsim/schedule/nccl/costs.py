@@ -38,10 +38,19 @@ class Network:
     """Bytes on the wire that a NIC sends at once; larger messages are announced first. 0 where it makes no difference."""
     rendezvous_s: float = 0.0
     """Seconds that the announcement takes."""
+    spread_s: float = 0.0
+    """Seconds by which a hop is longer with each doubling of the channels, as the slowest of their messages counts."""
+    proxy_rate: float = math.inf
+    """Bytes on the wire that the proxy of a channel passes on in a second."""
 
-    def handshake_s(self, wire: int) -> float:
+    def handshake_s(self, wire: int, channels: int = 1) -> float:
         """Return the seconds between a message being posted and its first byte, beyond the links' latency."""
-        return self.rendezvous_s if self.eager_bytes and wire > self.eager_bytes else 0.0
+        announced_s = self.rendezvous_s if self.eager_bytes and wire > self.eager_bytes else 0.0
+        return announced_s + self.spread_s * math.log2(channels)
+
+    def proxy_s(self, wire: int) -> float:
+        """Return the seconds of a proxy for a message, before it is posted."""
+        return wire / self.proxy_rate
 
 
 @dataclass(frozen=True)

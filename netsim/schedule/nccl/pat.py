@@ -185,7 +185,7 @@ class _Trees:
             rank,
             target,
             [(owner * block + self._first, self._size) for owner in owners],
-            [(work, END, plan.costs.network.handshake_s(self._size * len(made))) for work in made],
+            [(work, END, plan.costs.network.handshake_s(self._size * len(made), len(plan.channels))) for work in made],
             reduce=plan.collective == "reduce_scatter",
             chunk=owners[0],
             step=step,

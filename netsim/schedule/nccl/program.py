@@ -294,7 +294,9 @@ class Program(Lanes):
         """Let the proxy send a slice that is made, when the receiver has a free slot for it."""
         assert connection.proxy is not None
         wire = self.kind.wire(size)
-        needs = [(*made[:2], self.plan.costs.network.handshake_s(wire)), *self._taken(connection)]
+        network = self.plan.costs.network
+        needs = [(*made[:2], network.handshake_s(wire, len(self.plan.channels))), *self._taken(connection)]
+        more["duration"] = network.proxy_s(wire)
         pairs = self.plan.queue_pairs
         more["via"] = -1 if connection.via in (connection.src, connection.dst) else connection.via
         more["flow"] = flow_of(connection.card, connection.channel, connection.count % pairs, pairs)

@@ -201,16 +201,17 @@ class _Batch:
             proxy = writer.lane(relay, f"channel {part.channel} proxy of {part.src} to {part.dst}", starts=False)
             (made,) = first.sent.popleft()
             costs = self._plan.ll_costs if part.protocol == "ll" else self._plan.costs
-            handshake_s = costs.network.handshake_s(PROTOCOLS[part.protocol].wire(ranges[0][1]))
+            wire = PROTOCOLS[part.protocol].wire(ranges[0][1])
             op = writer.message(
                 proxy,
                 relay,
                 part.dst,
                 ranges,
-                [(made, END, handshake_s), *second.needs(number, self._plan.slots)],
+                [(made, END, costs.network.handshake_s(wire)), *second.needs(number, self._plan.slots)],
                 protocol=part.protocol,
                 from_input=relay == part.src,
                 flow=flow_of(part.channel, part.channel, number % self._plan.queue_pairs, self._plan.queue_pairs),
+                duration=costs.network.proxy_s(wire),
                 **names,
             )
             first.used.append([op])
