@@ -240,10 +240,10 @@ SERVERS: dict[str, ServerPlan] = {
     ),
     # Layouts of these three are assumed, as built by several vendors; a machine of your own may differ (topo -m shows it).
     "l40s-8": ServerPlan(
-        "8 L40S on PCIe Gen4 x16, 2 switches of 4 GPUs, 2 AMD sockets; peer-to-peer below a switch only",
+        "8 L40S on PCIe Gen4 x16, 2 switches of 4 GPUs, 2 AMD sockets (Genoa); peer-to-peer below a switch only",
         _TWO_FOURS,
         pcie="pcie4",
-        socket_link="socket_amd",
+        socket_link="socket_amd_gen5",
         p2p="PXB",
         sm=89,
     ),

@@ -43,20 +43,22 @@ def generation(compute_capability: int, *, nvlink: bool = True) -> str:
 
     Examples
     --------
-    >>> generation(90), generation(100), generation(70), generation(89, nvlink=False)
-    ('hopper', 'blackwell', 'ampere', 'pcie')
+    >>> generation(90), generation(100), generation(70), generation(89, nvlink=False), generation(86, nvlink=False)
+    ('hopper', 'blackwell', 'ampere', 'pcie_ada', 'pcie')
     """
-    if not nvlink:
-        return _PCIE
     for path in sorted(FOLDER.glob("*.toml")):
         span = _read(path.stem)["compute_capability"]
-        if span and span[0] <= compute_capability <= span[1]:
+        if span and span[0] <= compute_capability <= span[1] and path.stem.startswith(_PCIE) != nvlink:
             return path.stem
     # Nothing measured: the nearest generation that is.
+    if not nvlink:
+        return _PCIE
     return _OLDEST if compute_capability < 90 else "blackwell"
 
 
-def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False, datatype: str = "float") -> Costs:
+def costs(
+    name: str, protocol: str, *, peers: bool = False, nvls: bool = False, trees: bool = False, datatype: str = "float"
+) -> Costs:
     """Return what a protocol costs on a generation of GPU.
 
     Parameters
@@ -69,6 +71,8 @@ def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False, 
         Whether it is for send and receive, which start otherwise and halve the threads.
     nvls : bool
         Whether it is for NVLS, which starts otherwise.
+    trees : bool
+        Whether trees join the nodes of NVLS: four groups of threads then share what three have within a node.
     datatype : str
         Integers of one byte are added up at a part of the rates, where that was measured.
 
@@ -98,7 +102,7 @@ def costs(name: str, protocol: str, *, peers: bool = False, nvls: bool = False, 
         threads_s=_time(table, "threads"),
         rates=Rates(**given),
         nvls_loop_s=_time(in_switch, "loop"),
-        nvls_rate=parse_rate(in_switch["rate"], where="rate") if in_switch else math.inf,
+        nvls_rate=parse_rate(in_switch["rate"], where="rate") * in_switch.get("tree", 1.0) ** trees if in_switch else math.inf,
         nvls_reduce_rate=parse_rate(in_switch["reduce"], where="reduce") if in_switch else math.inf,
         # The rate of LL between peers is that of half a block, as it was measured.
         halves=float(between["share"]) if protocol != "ll" else 2.0,

@@ -221,7 +221,7 @@ def build(
         collective,
         size_bytes,
         *taken,
-        costs=costs_of(taken[1], nvls=taken[0] in NVLS_KINDS),
+        costs=costs_of(taken[1], nvls=taken[0] in NVLS_KINDS, trees=taken[0] == NVLS_TREE),
         root=root,
         align_bytes=align_bytes,
         channels=channels,
