@@ -6,10 +6,14 @@ without such a kink. Noise makes kinks too, so that a kink far from a switch, or
 """
 
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from netsim.export.table import rounded_size
+from scenarios.choices import choices
+from scenarios.run import Spec
 from scenarios.tables import Measured
 from scenarios.validate import Held
 
@@ -45,6 +49,18 @@ class Switch:
     """None where the measured curve has none near by."""
 
     @property
+    def name(self) -> str:
+        """From what to what."""
+        return f"{self.below} -> {self.above}"
+
+    @property
+    def factor(self) -> float | None:
+        """Where it is predicted over where the kink is, middles of their steps; None without a kink."""
+        if self.kink is None:
+            return None
+        return math.sqrt(self.from_bytes * self.to_bytes / (self.kink.from_bytes * self.kink.to_bytes))
+
+    @property
     def together(self) -> bool:
         """Whether the kink's step and the predicted one overlap."""
         return self.kink is not None and self.kink.from_bytes < self.to_bytes and self.from_bytes < self.kink.to_bytes
@@ -58,6 +74,32 @@ def switches(held: Sequence[Held]) -> list[Switch]:
     return [switch for one in _chosen(held) for switch in _of_table(one)]
 
 
+@dataclass(frozen=True)
+class Kind:
+    """All changes from one algorithm and protocol to one other."""
+
+    name: str
+    changes: int
+    near: int
+    """How many have a kink near."""
+    together: int
+    """How many have it in the same step."""
+    factor: float | None
+    """By how much the position is off either way, in the median of those with a kink near."""
+
+
+def kinds(found: Sequence[Switch]) -> list[Kind]:
+    """Return the changes by what changes, the most frequent first."""
+    names = sorted({one.name for one in found})
+    made = []
+    for name in names:
+        mine = [one for one in found if one.name == name]
+        apart = [abs(math.log(one.factor)) for one in mine if one.factor is not None]
+        factor = math.exp(statistics.median(apart)) if apart else None
+        made.append(Kind(name, len(mine), len(apart), sum(one.together for one in mine), factor))
+    return sorted(made, key=lambda one: -one.changes)
+
+
 def kinks_in_all(held: Sequence[Held]) -> int:
     """Return how many kinks the tables have that `switches` looks at: what noise makes of them, if few are near a change."""
     return sum(len(kinks(one.measured)) for one in _chosen(held))
@@ -69,7 +111,7 @@ def _chosen(held: Sequence[Held]) -> list[Held]:
 
 
 def _of_table(one: Held) -> Iterator[Switch]:
-    ran = [(point.size_bytes, f"{point.row.algorithm} {point.row.protocol}") for point in one.points]
+    ran = _ran(one)
     changes = [(low, high, below, above) for (low, below), (high, above) in pairwise(ran) if below != above]
     if not changes:
         return
@@ -82,6 +124,29 @@ def _of_table(one: Held) -> Iterator[Switch]:
         near = [kink for kink in mine.get(place, ()) if low <= kink.from_bytes * _NEAR and kink.to_bytes <= high * _NEAR]
         steepest = max(near, key=lambda kink: kink.slope, default=None)
         yield Switch(one.entry.path.name, below, above, low, high, steepest)
+
+
+def _ran(one: Held) -> list[tuple[int, str]]:
+    """Return size and choice of the rows: of all where NCCL's model chooses, of those simulated where nobody asks it."""
+    simulated = [(point.size_bytes, f"{point.row.algorithm} {point.row.protocol}") for point in one.points]
+    if not simulated or one.set_up is None:
+        return simulated
+    spec = Spec(
+        one.set_up.machine,
+        one.entry.collective,
+        simulated[0][0],
+        algorithm=one.set_up.algorithm,
+        protocol=one.set_up.protocol,
+        nccl=one.set_up.options,
+    )
+    whole = {
+        row.size_bytes: rounded_size(spec.collective, one.entry.ranks, row.size_bytes, spec.nccl.element_bytes)
+        for row in one.measured
+        if row.size_bytes >= simulated[0][0]
+    }
+    decided = dict(choices(spec, filter(None, whole.values())).decisions)
+    chosen = [(size, decided[rounded].choice) for size, rounded in whole.items() if rounded in decided]
+    return [(size, f"{choice.algorithm} {choice.protocol}") for size, choice in chosen] or simulated
 
 
 def kinks(rows: Sequence[Measured]) -> list[Kink]:

@@ -119,7 +119,7 @@ def _crossings(held: "Sequence[Held]") -> Iterator[str]:
 
 
 def _switches(held: "Sequence[Held]") -> Iterator[str]:
-    from scenarios.switches import kinks_in_all, switches
+    from scenarios.switches import kinds, kinks_in_all, switches
 
     found = switches(held)
     if not found:
@@ -129,11 +129,15 @@ def _switches(held: "Sequence[Held]") -> Iterator[str]:
         kink = "no kink near" if one.kink is None else f"kink {one.kink.from_bytes:,} to {one.kink.to_bytes:,} B"
         step = f"{one.from_bytes:,} to {one.to_bytes:,} B"
         yield f"  {one.file}: {one.below} -> {one.above} {step}, {kink}"
+    yield "# the same by what changes: changes, those with a kink near, those in its step, and how far apart they are"
+    for kind in kinds(found):
+        apart = "" if kind.factor is None else f", a factor of {kind.factor:.2f}"
+        yield f"  {kind.name}: {kind.changes}, {kind.near} near, {kind.together} in the step{apart}"
     near = sum(one.kink is not None for one in found)
     inside = sum(one.together for one in found)
     yield f"# {_count(len(found), 'change')}, {near} of them with a kink near, {inside} in the same step"
     everywhere = _count(kinks_in_all(held), "kink")
-    yield f"# the curves have {everywhere} in all; steps are those of rows simulated (--every-row: finer)"
+    yield f"# the curves have {everywhere} in all"
 
 
 def _aligned(title: str, scores: "Iterable[Score]") -> Iterator[str]:

@@ -7,7 +7,7 @@ from scenarios.hardware import SetUp
 from scenarios.machine import Machine
 from scenarios.nccl import NcclOptions
 from scenarios.run import Spec, run_spec
-from scenarios.switches import Kink, kinks, kinks_in_all, switches
+from scenarios.switches import Kink, kinds, kinks, kinks_in_all, switches
 from scenarios.tables import Entry, Measured
 from scenarios.validate import Held, Point
 
@@ -24,7 +24,9 @@ def rows(times: list[float], sizes: list[int] = SIZES) -> list[Measured]:
 def held(protocols: dict[int, str], times: list[float] = KINKED, forced: str = "auto") -> Held:
     points = [Point(size, 1.0, True, replace(ROW, protocol=protocol)) for size, protocol in protocols.items()]
     found = SetUp(Machine("hgx-h100"), NcclOptions(), forced, forced)
-    return Held(Entry(Path("table.csv"), {}), found, tuple(points), tuple(rows(times)))
+    # Of sends and receives NCCL's model is not asked, so that what was simulated counts.
+    told = {"collective": "sendrecv", "n_gpus": "8", "n_nodes": "1"}
+    return Held(Entry(Path("table.csv"), told), found, tuple(points), tuple(rows(times)))
 
 
 def test_a_kink_is_a_step_that_is_steeper_than_those_on_both_sides() -> None:
@@ -87,3 +89,22 @@ def test_what_was_forced_does_not_switch() -> None:
 
 def test_tables_without_a_prediction_have_no_switch() -> None:
     assert switches([Held(Entry(Path("table.csv"), {}), remarks=("no rule",))]) == []
+
+
+def test_where_the_model_chooses_every_row_is_asked_and_not_only_those_simulated() -> None:
+    told = {"collective": "all_reduce", "n_gpus": "8", "n_nodes": "1"}
+    sizes = [2**at for at in range(10, 26)]
+    found = SetUp(Machine("hgx-h100"), NcclOptions())
+    one = Held(Entry(Path("table.csv"), told), found, (Point(1024, 1.0, True, ROW),), tuple(rows([1.0] * 16, sizes)))
+    (change,) = switches([one])
+    assert change.name == "ring ll -> nvls simple"
+    assert change.to_bytes == 2 * change.from_bytes == 2**21
+
+
+def test_changes_are_counted_by_what_changes_with_how_far_they_are_off() -> None:
+    here = held({8192: "ll", 16384: "simple"})
+    beside = held({16384: "ll", 32768: "simple"})
+    nowhere = held({8192: "ll", 16384: "simple"}, times=[1.0] * 8)
+    (kind,) = kinds(switches([here, beside, nowhere]))
+    assert (kind.name, kind.changes, kind.near, kind.together) == ("ring ll -> ring simple", 3, 2, 1)
+    assert kind.factor == pytest.approx(2**0.5)  # the median of one and two
