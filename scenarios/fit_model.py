@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,12 @@ import numpy.typing as npt
 
 from netsim.errors import NetsimError, ScenarioError
 from netsim.export.table import Row
+from netsim.fabric import links_of
 from netsim.nccl import gpus
+from netsim.nccl.schedules import generation_of
 from scenarios.hardware import SetUp, set_up
+from scenarios.machine import Machine, graph_of
+from scenarios.nccl import NcclOptions, communicator_of
 from scenarios.run import Spec
 from scenarios.tables import Entry, read_index
 from scenarios.validate import MOST_MESSAGES, predicted
@@ -35,8 +40,10 @@ QUICK_MESSAGES = 30_000
 """Rows of more messages do not take part where a recipe is fitted, so that a step takes minutes."""
 _HUBER = 0.08
 """Error (of a logarithm) from which a row counts less."""
-_STEP = 0.05
+_STEP = 0.1
 """Relative step of the finite differences; small ones meet the steps that schedules have."""
+_DAMPINGS = (0.0, 0.3, 1.0, 3.0, 10.0)
+"""On the diagonal of the normal equations, after Levenberg and Marquardt."""
 _NUMBER = re.compile(r"\s*([0-9.eE+-]+)\s*(.*)")
 
 
@@ -75,10 +82,10 @@ class Task:
     """The tables of one evaluation, with files in place of the components' own."""
 
     entries: tuple[Entry, ...]
-    kernel_costs: str | None = None
-    """Path of what kernels cost."""
+    kernel_costs: tuple[str, ...] = ()
+    """Paths of what kernels cost, one a generation of GPU; each serves the machines of its generation."""
     links: tuple[str, ...] = ()
-    """Paths of link profiles."""
+    """Paths of link profiles and of NICs; each serves the machines that have such links."""
     max_messages: int = MOST_MESSAGES
 
 
@@ -87,7 +94,7 @@ def fit(
     entries: Sequence[Entry],
     folder: str | Path,
     *,
-    rounds: int = 4,
+    rounds: int = 6,
     max_messages: int = MOST_MESSAGES,
     executor: Executor | None = None,
     told: Callable[[int, float], None] = lambda number, error: None,
@@ -136,9 +143,11 @@ def fit(
         slopes = np.array([(moved - here) / _STEP for moved in evaluate(steps)]).T
         robust = weights * np.minimum(1.0, _HUBER / np.maximum(np.abs(here), 1e-9))
         normal = slopes.T @ (slopes * robust[:, None]) / _HUBER**2 + np.diag(width**-2.0)
-        move = np.linalg.solve(normal, -(slopes.T @ (robust * here)) / _HUBER**2 - at / width**2)
+        pull = -(slopes.T @ (robust * here)) / _HUBER**2 - at / width**2
+        # Where times have steps, a straight line leads astray: the more a step is damped, the more it goes down the slope.
+        moves = [np.linalg.solve(normal + damped * np.diag(np.diag(normal)), pull) for damped in _DAMPINGS]
         covariance = np.linalg.inv(normal)
-        tried = [at + share * np.clip(move, -0.7, 0.7) for share in (1.0, 0.5, 0.2)]
+        tried = [at + np.clip(move, -0.7, 0.7) for move in moves]
         results = evaluate(tried)
         costs = [_cost(result, weights, point, width) for result, point in zip(results, tried, strict=True)]
         best = int(np.argmin(costs))
@@ -181,13 +190,33 @@ def errors_by_table(task: Task) -> list[list[float]]:
 
 
 def _with_files(found: SetUp, task: Task) -> SetUp:
-    """Return a set-up with the components' files in place of their own."""
+    """Return a set-up with the components' files in place of their own, where it has these components."""
     machine, options = found.machine, found.options
-    if task.links:
-        machine = replace(machine, profile=",".join((*filter(None, [machine.profile]), *task.links)))
-    if task.kernel_costs:
-        options = replace(options, kernel_costs=task.kernel_costs)
-    return replace(found, machine=machine, options=options)
+    name = _generation(machine, options)
+    mine = [path for path in task.kernel_costs if Path(path).stem == name]
+    if mine:
+        options = replace(options, kernel_costs=mine[0])
+    kinds = _kinds(machine)
+    kept = list(filter(None, [machine.profile]))
+    for path in task.links:
+        kind = Path(path).stem
+        if machine.nic and machine.nic.partition(":")[0] == kind:
+            machine = replace(machine, nic=machine.nic.replace(kind, path, 1))
+        elif kind in kinds:
+            kept.append(path)
+    return replace(found, machine=replace(machine, profile=",".join(kept) or None), options=options)
+
+
+@lru_cache(maxsize=256)
+def _kinds(machine: Machine) -> frozenset[str]:
+    """Return the kinds of a machine's links, narrower ones of PCI Express by the name of the whole."""
+    return frozenset(link.kind.partition("_x")[0] for _, _, link in links_of(graph_of(machine)))
+
+
+@lru_cache(maxsize=256)
+def _generation(machine: Machine, options: NcclOptions) -> str:
+    """Return the generation of GPU whose costs a machine's kernels have."""
+    return generation_of(communicator_of(machine, options, None))
 
 
 def _cost(here: Floats, weights: Floats, at: Floats, width: Floats) -> float:
@@ -211,9 +240,7 @@ def _task(parameters: Sequence[Parameter], point: Floats, entries: Sequence[Entr
         path = folder / f"{file}.toml"
         path.write_text(text, encoding="utf-8")
         (costs if source.parent == gpus.FOLDER else links).append(str(path))
-    if len(costs) > 1:
-        raise ScenarioError(f"{len(costs)} generations of GPU at once; a fit is of one")
-    return Task(tuple(entries), costs[0] if costs else None, tuple(links))
+    return Task(tuple(entries), tuple(costs), tuple(links))
 
 
 def component_file(name: str) -> Path:
@@ -288,7 +315,7 @@ def recipe(name: str, folders: Sequence[str | Path]) -> tuple[list[Parameter], l
         for folder in folders
         for entry in read_index(folder)
         if entry.scored
-        and entry["n_nodes"] == "1"
+        and (entry["n_nodes"] == "1" or told.get("several_nodes", False))
         and entry["hw_class"] in told["classes"]
         and not any(part in entry.path.name for part in told["without"])
     ]
@@ -301,13 +328,14 @@ def main(arguments: Sequence[str]) -> None:
         raise ScenarioError("give a name of fits.toml and folders with an index.csv: NAME FOLDER...")
     name, *folders = arguments
     parameters, entries = recipe(name, folders)
+    messages = tomllib.loads(RECIPES.read_text(encoding="utf-8"))[name].get("max_messages", QUICK_MESSAGES)
     print(f"# {name}: {len(parameters)} parameters, {len(entries)} tables")
     with ProcessPoolExecutor() as pool:
         found = fit(
             parameters,
             entries,
             Path("results") / f"fit_{name}",
-            max_messages=QUICK_MESSAGES,
+            max_messages=messages,
             executor=pool,
             told=lambda number, error: print(f"# step {number}: error {error:.1%} in the median", flush=True),
         )

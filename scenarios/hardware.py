@@ -24,7 +24,8 @@ from scenarios.nccl import NcclOptions
 from scenarios.tables import Entry
 
 RULES = Path(__file__).with_name("hardware.toml")
-_VARIABLE = re.compile(r"\b((?:NCCL_[A-Z0-9_]+=)+)(\d+ [KMG]i?B\b|(?:[^\s;,)]|,(?!\s|NCCL_|$))+)")
+_VARIABLE = re.compile(r"\b((?:[A-Z][A-Z0-9]*_[A-Z0-9_]+=)+)(\d+ [KMG]i?B\b|(?:[^\s;,)]|,(?!\s|NCCL_|$))+)")
+_QUEUE_PAIRS = re.compile(r"\b(\d+) QPs\b")
 _RELEASE = re.compile(r"(?:nccl\s*)?v?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
 _DATATYPE = re.compile(r"\bdtype (\w+)|\b(\w+) datatype\b")
 _ALGORITHMS = ("ring", "tree", "nvls", "nvlstree", "collnetdirect", "collnetchain", "pat")
@@ -192,12 +193,14 @@ def _datatype(notes: str, remarks: list[str]) -> str:
 
 
 def _told(entry: Entry) -> Iterable[str]:
-    """Yield the variables that an index names in words, ``NCCL_A=NCCL_B=1`` for two of them."""
+    """Yield the variables that an index names in words, ``NCCL_A=NCCL_B=1`` for two of them, also without ``NCCL_``."""
     for column in ("algo", "notes", "intra_link", "inter_link"):
         for found in _VARIABLE.finditer(entry[column]):
             for name in found[1].rstrip("=").split("="):
                 value = str(parse_bytes(found[2])) if " " in found[2] else found[2].rstrip(".:")
-                yield f"{name}={value}"
+                yield f"NCCL_{name.removeprefix('NCCL_')}={value}"
+        for pairs in _QUEUE_PAIRS.findall(entry[column]):
+            yield f"NCCL_IB_QPS_PER_CONNECTION={pairs}"
 
 
 def _forced(text: str, names: tuple[str, ...]) -> str:

@@ -45,12 +45,18 @@ def graph_of(machine: Machine) -> "nx.DiGraph[str]":
     FabricError
         If a fabric is given and there is only one server, or for what `topologies.build` refuses.
     """
-    return _graph(machine, stamp(machine.topology), stamp(machine.profile))
+    return _graph(machine, *_stamps(machine))
 
 
 def router_of(machine: Machine, routing: str = "static") -> Router:
     """Return the routes of a machine's topology, kept for the next run."""
-    return _router(machine, routing, stamp(machine.topology), stamp(machine.profile))
+    return _router(machine, routing, *_stamps(machine))
+
+
+def _stamps(machine: Machine) -> tuple[tuple[tuple[int, int] | None, ...], ...]:
+    """Return the stamps of every file that a machine may name; options follow the name of a NIC behind a colon."""
+    nic = machine.nic and (machine.nic.rpartition(":")[0] or machine.nic)
+    return stamp(machine.topology), stamp(machine.profile), stamp(nic)
 
 
 def stamp(names: str | None) -> tuple[tuple[int, int] | None, ...]:
