@@ -184,6 +184,7 @@ def collective_of(logged: Logged, asked: Asked) -> str:
     NetsimError
         If it names none, or several, and none is asked for.
     """
+    _check_collective(logged.path, logged.text, asked)
     if asked.collective is not None:
         return asked.collective
     named = list(dict.fromkeys(_TEST.findall(logged.text)))
