@@ -27,6 +27,7 @@ from scenarios.fit_search import Fitted, Outcome
 from scenarios.fit_series import Series
 from scenarios.machine import Machine
 from topologies import profiles
+from topologies.link_protocols import KEYS as PROTOCOL_KEYS
 
 PARAMETERS = "parameters.csv"
 """Name of the table of all parameters."""
@@ -107,7 +108,8 @@ def _component(fitted: Sequence[Fitted], name: str, logs: int) -> str:
         text = _sourced(text, "source", measured, keep=True)
     if "latency" in own:
         text = _sourced(text, "latency_source", measured, keep=False)
-    if own - {"effective_rate", "gap", "floor", "latency"}:
+    if own & set(PROTOCOL_KEYS):
+        keys = ", ".join(key for key in PROTOCOL_KEYS if key in own)
         text = _sourced(text, "protocol_source", f"{measured}: {keys}", keep=True)
     return text
 

@@ -11,14 +11,17 @@ from itertools import groupby
 from netsim.errors import NetsimError
 from netsim.metrics.timing import bus_factor
 from netsim.schedule.protocols import IDEAL
-from scenarios.fit_search import Outcome, Predicted, Simulated, Task, predict
+from scenarios.fit_predict import Predicted, Simulated, Task, predict
+from scenarios.fit_search import Outcome
 from scenarios.fit_series import Series
 from scenarios.scores import BANDS, band, quantile
 
 APART = 0.05
 """Error from which a row counts as off where neighbours are off to the same side."""
+TOGETHER = 0.15
+"""What the errors of neighbours come to that are no chance: three rows of 5 %, or two of 8 %."""
 LEAST_ROWS = 3
-"""Neighbours off to the same side that are no chance."""
+"""Rows that a series needs to be looked at by itself."""
 _MOST_TEXTBOOK = 44
 """Doublings of a byte up to which textbook runs are looked at: they cost the same whatever their size."""
 _REFINED_TO = 1.01
@@ -139,7 +142,7 @@ def _stretches(where: str, rows: Iterable[tuple[str, float]]) -> Iterator[Misfit
 
     for sign, group in groupby(rows, side):
         stretch = list(group)
-        if sign and len(stretch) >= LEAST_ROWS:
+        if sign and len(stretch) > 1 and sum(abs(error) for _, error in stretch) >= TOGETHER:
             worst = max((error for _, error in stretch), key=abs)
             yield Misfit(where, stretch[0][0], stretch[-1][0], len(stretch), worst)
 

@@ -11,21 +11,20 @@ import math
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from netsim.errors import NetsimError, ScenarioError
+from netsim.errors import ScenarioError
 from netsim.export.table import Row
 from netsim.schedule.protocols import IDEAL
-from scenarios.fit_choice import families_of
-from scenarios.fit_parameters import CALL, Parameter, Point, write_point
+from scenarios.fit_parameters import CALL, Parameter, write_point
+from scenarios.fit_predict import Predicted, Task, predict
 from scenarios.fit_series import Series
-from scenarios.run import Spec, run_spec
-from scenarios.validate import MOST_MESSAGES, sized
+from scenarios.run import Spec
+from scenarios.validate import MOST_MESSAGES
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,19 +44,6 @@ _ALIKE = 1e-6
 """One less the cosine of two columns of slopes below which they are one."""
 _TOO_FAR = 0.02
 """What a rate may be beyond the line's by scatter, as a logarithm."""
-
-
-class Simulated(NamedTuple):
-    """What stands for a measured time."""
-
-    time_us: float
-    algorithm: str
-    protocol: str
-    channels: int
-
-
-Predicted = list[list[Simulated | None]]
-"""For every series and row; None where it cannot be simulated."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +79,6 @@ class Outcome:
     def values(self) -> list[float]:
         """Logarithms of the factors."""
         return [math.log(one.factor) for one in self.fitted]
-
-
-@dataclass(frozen=True)
-class Task:
-    """The series of one evaluation, with files in place of the components' own."""
-
-    series: tuple[Series, ...]
-    point: Point = field(default_factory=Point)
-    max_messages: int = MOST_MESSAGES
 
 
 def fit(
@@ -191,7 +168,9 @@ class _Search:
         # What an error of a logarithm counts: for small ones times the time, that is one in microseconds.
         self.unit = self.measured / self.measured.mean() if absolute else np.ones(len(self.measured))
         self.rounds = 0
-        self.covariance = np.diag(self.width**2)
+        self.covariance: Floats = np.diag(self.width**2)
+        self.asked: Floats = np.zeros(len(parameters))
+        self.surely: Floats = np.array(self.width)
         self.seen = np.ones(len(parameters), dtype=bool)
         smooth = all(one.spec.protocol == IDEAL for one in series)
         self.stride = _FINE_STEP if smooth else _STEP
@@ -221,7 +200,8 @@ class _Search:
 
     def step(self) -> bool:
         """Take one step; say whether it led anywhere."""
-        scale = self._scale()
+        # Rows far off are no reason to hold on to the start: they are what the fit is for.
+        scale = min(self._scatter(), MODEL_NOISE)
         slopes = self._slopes()
         if not self.rounds:
             self.seen = np.abs(slopes).max(axis=0) > _UNSEEN
@@ -237,7 +217,6 @@ class _Search:
         best = int(np.argmin(costs))
         cost = self._cost(self.here, self.at, scale)
         if costs[best] >= cost * (1 - 1e-3) or cost - costs[best] < 1e-6:
-            self._refuse_beyond(move)
             return False
         self.at, self.here, self.after = tried[best], results[best], simulated[best]
         self.rounds += 1
@@ -245,6 +224,7 @@ class _Search:
 
     def outcome(self, *, stopped: bool) -> Outcome:
         """Return what was found; its files are in the folder ``best``."""
+        self._refuse_beyond()
         write_point(self.parameters, list(self.at), self.folder / "best")
         deviation = np.sqrt(np.diag(self.covariance))
         found = []
@@ -283,12 +263,14 @@ class _Search:
 
     def _move(self, slopes: Floats, robust: Floats, scale: float) -> Floats:
         """Return the step to the nearest optimum; a parameter at its limit that would go beyond stays there."""
-        normal = slopes.T @ (slopes * robust[:, None]) / scale**2 + np.diag(self.width**-2.0)
-        pull = -(slopes.T @ (robust * self.here * self.unit)) / scale**2 - self.at / self.width**2
-        self.covariance = np.linalg.inv(normal)
-        self.unbound = np.linalg.solve(normal, pull)
+        normal, pull = self._equations(slopes, robust, scale)
+        self.covariance = np.asarray(np.linalg.inv(self._equations(slopes, robust, self._scatter())[0]))
+        # As it would be if only nccl-tests' own scatter were left: what is asked for, not what is sure.
+        sharp, pull_there = self._equations(slopes, robust, LEAST_NOISE if self.noise is None else self.noise)
+        self.asked = np.asarray(np.linalg.solve(sharp, pull_there))
+        self.surely = np.asarray(np.sqrt(np.diag(np.linalg.inv(sharp))))
         free = np.ones(len(self.at), dtype=bool)
-        move = self.unbound
+        move: Floats = np.asarray(np.linalg.solve(normal, pull))
         for _ in self.at:
             beyond = free & (self.at >= self.most - 1e-9) & (move > 0)
             if not beyond.any():
@@ -298,28 +280,36 @@ class _Search:
             move[free] = np.linalg.solve(normal[np.ix_(free, free)], pull[free])
         return move
 
-    def _refuse_beyond(self, move: Floats) -> None:
+    def _equations(self, slopes: Floats, robust: Floats, scale: float) -> tuple[Floats, Floats]:
+        """Return the normal equations of a step: of the rows by their scatter, and of the pull to the start."""
+        normal = slopes.T @ (slopes * robust[:, None]) / scale**2 + np.diag(self.width**-2.0)
+        pull = -(slopes.T @ (robust * self.here * self.unit)) / scale**2 - self.at / self.width**2
+        return normal, pull
+
+    def _refuse_beyond(self) -> None:
         """Refuse if times ask for a rate that is clearly above what the line carries.
 
         Held there, it would leave files that look like a machine and explain nothing: the machine, the number of GPUs or
         the collective is another one. What scatter can explain is held, and said.
         """
-        deviation = np.sqrt(np.diag(self.covariance))
         for number, parameter in enumerate(self.parameters):
-            excess = float(self.unbound[number])
+            excess = float(self.asked[number])
             held = self.at[number] >= self.most[number] - 1e-9 and parameter.keys[0] == "effective_rate"
-            if held and excess > max(_TOO_FAR, 2 * float(deviation[number])):
+            if held and excess > max(_TOO_FAR, 2 * float(self.surely[number])):
                 raise ScenarioError(
-                    f"{parameter.name}: these times need {math.exp(excess):.2f} times the line rate of {parameter.file}, "
-                    "and payload is no faster than the line; the machine, the number of GPUs or the collective is another"
+                    f"{parameter.name}: these times need some {math.exp(excess):.2g} times the line rate of "
+                    f"{parameter.file}, and payload is no faster than the line; the machine, the number of GPUs or the "
+                    "collective is another"
                 )
 
-    def _scale(self) -> float:
-        """Return the error that rows are expected to have."""
+    def _scatter(self) -> float:
+        """Return the error that rows have beyond what parameters explain."""
         if self.noise is not None:
             return self.noise
         size = np.abs((self.here * self.unit)[self.counts])
-        spare = max(1, len(size) - int(self.seen.sum()))
+        # Of a parameter counts as taken from the rows what did not come from its start.
+        taken = float((1 - np.minimum(1.0, np.diag(self.covariance) / self.width**2)).sum())
+        spare = max(1.0, len(size) - taken)
         # The median of a normal distribution's size is 0.6745 standard deviations.
         return max(LEAST_NOISE, float(np.median(size)) / 0.6745 * math.sqrt(len(size) / spare))
 
@@ -333,30 +323,6 @@ class _Search:
         point = write_point(self.parameters, list(self.at), self.folder / "point0")
         predict(Task(self.series, point, self.max_messages), known)
         return ", ".join(sorted({reason for reason in known.values() if isinstance(reason, str)})[:3])
-
-
-def predict(task: Task, known: dict[Spec, Row | str] | None = None) -> Predicted:
-    """Simulate every row of every series; `known` keeps what was simulated, for series that share it."""
-    known = {} if known is None else known
-    return [[_simulated(one, size, task, known) for size, _ in one.rows] for one in task.series]
-
-
-def _simulated(one: Series, size_bytes: int, task: Task, known: dict[Spec, Row | str]) -> Simulated | None:
-    spec = task.point.applied(one.spec, families_of(one.spec.machine) if task.point.links else frozenset())
-    spec = replace(spec, max_messages=task.max_messages, size_bytes=size_bytes)
-    textbook = spec.protocol == IDEAL
-    if not textbook:
-        spec = sized(spec, one.ranks, size_bytes)
-    if spec not in known:
-        try:
-            known[spec] = run_spec(spec)
-        except NetsimError as error:
-            known[spec] = f"not simulated: {error}"
-    row = known[spec]
-    if isinstance(row, str):
-        return None
-    time_us = row.time_us + task.point.constant_s * 1e6 * textbook
-    return Simulated(time_us, row.algorithm, row.protocol, row.channels) if time_us > 0 else None
 
 
 def separable(parameters: Sequence[Parameter], series: Sequence[Series]) -> tuple[list[Parameter], str | None]:
