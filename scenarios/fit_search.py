@@ -169,6 +169,7 @@ class _Search:
         self.unit = self.measured / self.measured.mean() if absolute else np.ones(len(self.measured))
         self.rounds = 0
         self.covariance: Floats = np.diag(self.width**2)
+        self.latest: tuple[Floats, Floats] | None = None
         self.asked: Floats = np.zeros(len(parameters))
         self.surely: Floats = np.array(self.width)
         self.seen = np.ones(len(parameters), dtype=bool)
@@ -208,6 +209,7 @@ class _Search:
         slopes *= self.unit[:, None]
         robust = self.weights * np.minimum(1.0, scale / np.maximum(np.abs(self.here * self.unit), 1e-9))
         move = self._move(slopes, robust, scale)
+        self._learn()
         tried = [
             np.minimum(self.at + share * np.clip(move, -_MOST_MOVE, _MOST_MOVE), self.most) for share in (1.0, 0.5, 0.2)
         ]
@@ -225,6 +227,7 @@ class _Search:
     def outcome(self, *, stopped: bool) -> Outcome:
         """Return what was found; its files are in the folder ``best``."""
         self._refuse_beyond()
+        self._learn()
         write_point(self.parameters, list(self.at), self.folder / "best")
         deviation = np.sqrt(np.diag(self.covariance))
         found = []
@@ -235,6 +238,11 @@ class _Search:
             seen = bool(self.seen[number])
             found.append(Fitted(parameter, math.exp(value), interval, held, seen, seen and value >= most - 1e-9))
         return Outcome(tuple(found), self.before, self.after, self.rounds, stopped)
+
+    def _learn(self) -> None:
+        """Take what is known of the parameters from the latest slopes and the scatter that is left."""
+        if self.latest is not None:
+            self.covariance = np.asarray(np.linalg.inv(self._equations(*self.latest, self._scatter())[0]))
 
     def _evaluate(self, values: Sequence[Floats]) -> list[Predicted]:
         tasks = [
@@ -264,7 +272,7 @@ class _Search:
     def _move(self, slopes: Floats, robust: Floats, scale: float) -> Floats:
         """Return the step to the nearest optimum; a parameter at its limit that would go beyond stays there."""
         normal, pull = self._equations(slopes, robust, scale)
-        self.covariance = np.asarray(np.linalg.inv(self._equations(slopes, robust, self._scatter())[0]))
+        self.latest = slopes, robust
         # As it would be if only nccl-tests' own scatter were left: what is asked for, not what is sure.
         sharp, pull_there = self._equations(slopes, robust, LEAST_NOISE if self.noise is None else self.noise)
         self.asked = np.asarray(np.linalg.solve(sharp, pull_there))

@@ -78,7 +78,8 @@ def test_a_log_without_a_whole_row_is_said_to_have_none(tmp_path: Path) -> None:
 
 def test_a_row_that_words_of_nccl_tore_is_put_together_again(tmp_path: Path) -> None:
     said = "vm:1:1 [0] NCCL INFO AllReduce: 2048 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}\n"
-    text = f"{TITLES.format('redop root ')} 2048 512 float sum -1{said}{said}{said}  10.24 0.20 0.20 N/A{said} 11.0 0.19 0.19 N/A\n"
+    row = f" 2048 512 float sum -1{said}{said}{said}  10.24 0.20 0.20 N/A{said} 11.0 0.19 0.19 N/A\n"
+    text = TITLES.format("redop root ") + row
     assert read_measured(file_with(tmp_path, text)) == [(2048, 10.24)]
 
 
