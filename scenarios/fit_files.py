@@ -118,8 +118,7 @@ def _sourced(text: str, key: str, words: str, *, keep: bool) -> str:
     """Return a file's text with a source, behind it what it said before of all the rest."""
     before = str(tomllib.loads(text).get(key, ""))
     if keep and before:
-        # Of a fit upon a fit only the first source is worth keeping.
-        words = f"{words}; the rest {before.rpartition('; the rest ')[2]}"
+        words = f"{words}; the rest {before}"
     # A JSON string is a TOML basic string.
     value = json.dumps(words, ensure_ascii=False)
     if f"\n{key} = " in f"\n{text}":

@@ -45,6 +45,8 @@ class Asked:
     gpus_per_process: int | None = None
     collective: str | None = None
     datatype: str | None = None
+    windows: bool | None = None
+    """Whether buffers were symmetric windows."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,9 @@ def options_of(logged: Logged, asked: Asked, remarks: list[str]) -> NcclOptions:
         if head is None and logged.times:
             remarks.append("assumed: replayed CUDA graphs, because no head of nccl-tests' says how calls were launched")
     buffers = _BUFFERS.search(text)
-    windows = registered is None and buffers is not None and buffers[1] == "2"
+    windows = asked.windows
+    if windows is None:
+        windows = registered is None and buffers is not None and buffers[1] == "2"
     if registered is None and buffers is not None:
         registered = buffers[1] == "1"
     if registered is None:

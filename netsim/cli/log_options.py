@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from netsim.cli import nccl_options, options
+from netsim.cli import nccl_options, nccl_tests, options
 
 if TYPE_CHECKING:
     from scenarios.logged import Asked
@@ -31,6 +31,7 @@ def asked(
         int | None, typer.Option("--gpus-per-process", min=1, help="GPUs that one host thread drove.")
     ] = None,
     datatype: nccl_options.Datatype = None,
+    registration: nccl_tests.Registration = None,
 ) -> "Asked":
     """Gather what is asked for in place of a log's own words."""
     from scenarios.logged import Asked
@@ -38,5 +39,9 @@ def asked(
     if collective is not None:
         options.check_collective(collective)
     nccl_options.mention_variables(nccl_env or [])
+    windows = None
+    if registration is not None:
+        found = nccl_tests.registered(registration, nccl=True, registered=bool(registered), windows=False)
+        registered, windows = found.get("registered", False), found.get("windows", False)
     told = (nccl_version, tuple(nccl_env or ()), registered, launch, gpus_per_process, collective)
-    return Asked(*told, datatype)
+    return Asked(*told, datatype, windows)
