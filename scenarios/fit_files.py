@@ -34,6 +34,7 @@ PARAMETERS = "parameters.csv"
 _COLUMNS = ("parameter", "before", "after", "low", "high", "from_start", "seen", "at_limit", "version", "schema")
 _SCHEMA = 1
 _SIGNIFICANT = 4
+_LARGER = {"ns": "us", "us": "ms", "MB/s": "GB/s", "Mb/s": "Gb/s"}
 
 
 def value_words(parameter: Parameter, factor: float, topology: str = "") -> str:
@@ -46,7 +47,10 @@ def value_words(parameter: Parameter, factor: float, topology: str = "") -> str:
     """
     found = re.fullmatch(r"\s*([0-9.eE+-]+)\s*(.*)", parameter.before(topology))
     assert found is not None
-    return f"{float(found[1]) * factor:.{_SIGNIFICANT}g} {found[2]}".rstrip()
+    number, unit = float(found[1]) * factor, found[2]
+    while abs(number) >= 1000 and unit in _LARGER:
+        number, unit = number / 1000, _LARGER[unit]
+    return f"{number:.{_SIGNIFICANT}g} {unit}".rstrip()
 
 
 def write_files(outcome: Outcome, series: Sequence[Series], folder: Path, name: str) -> list[Path]:

@@ -42,6 +42,9 @@ _UNSEEN = 1e-9
 """Slope below which times do not depend on a parameter."""
 _ALIKE = 1e-6
 """One less the cosine of two columns of slopes below which they are one."""
+_HELD = 0.9
+"""Part of what is known of a parameter that comes from its start, even if times scattered no more than nccl-tests' do, from
+which they are taken not to decide it."""
 _TOO_FAR = 0.02
 """What a rate may be beyond the line's by scatter, as a logarithm."""
 
@@ -58,7 +61,7 @@ class Fitted:
     held: float
     """Share of what is known of it that came from its start and not from times, 0 to 1."""
     seen: bool = True
-    """Whether any time depends on it."""
+    """Whether times decide it; otherwise it stays where it was."""
     at_limit: bool = False
     """Whether it would be beyond the most that makes sense."""
 
@@ -203,11 +206,11 @@ class _Search:
         """Take one step; say whether it led anywhere."""
         # Rows far off are no reason to hold on to the start: they are what the fit is for.
         scale = min(self._scatter(), MODEL_NOISE)
-        slopes = self._slopes()
-        if not self.rounds:
-            self.seen = np.abs(slopes).max(axis=0) > _UNSEEN
-        slopes *= self.unit[:, None]
+        slopes = self._slopes() * self.unit[:, None]
         robust = self.weights * np.minimum(1.0, scale / np.maximum(np.abs(self.here * self.unit), 1e-9))
+        if not self.rounds:
+            self._look(slopes, robust)
+            slopes *= self.seen
         move = self._move(slopes, robust, scale)
         self._learn()
         tried = [
@@ -223,6 +226,17 @@ class _Search:
         self.at, self.here, self.after = tried[best], results[best], simulated[best]
         self.rounds += 1
         return True
+
+    def _look(self, slopes: Floats, robust: Floats) -> None:
+        """Find out which parameters times decide at all; the others stay where they are and cost no more time."""
+        self.seen = np.abs(slopes).max(axis=0) > _UNSEEN
+        if self.noise is not None:
+            return
+        normal, _ = self._equations(slopes, robust, LEAST_NOISE)
+        self.seen &= np.diag(np.linalg.inv(normal)) < _HELD * self.width**2
+        if not self.seen.any():
+            names = ", ".join(one.name for one in self.parameters[:3]) + ", ..." * (len(self.parameters) > 3)
+            raise ScenarioError(f"these times decide none of the parameters ({names}); other sizes or collectives would")
 
     def outcome(self, *, stopped: bool) -> Outcome:
         """Return what was found; its files are in the folder ``best``."""

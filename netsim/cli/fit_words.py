@@ -55,7 +55,7 @@ def report(
     unseen = [one.parameter.name for one in outcome.fitted if not one.seen]
     if unseen:
         named = ", ".join(unseen[:_MOST_NAMED]) + (f" and {len(unseen) - _MOST_NAMED} more" * (len(unseen) > _MOST_NAMED))
-        yield f"# not fitted, as no time here depends on it: {named}"
+        yield f"# not fitted, as these times do not depend on it, or hardly: {named}"
     yield ""
     yield from _errors(errors_by_series(series, outcome), "log")
     bands = errors_by_band(series, outcome)

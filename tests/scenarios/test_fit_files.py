@@ -88,6 +88,11 @@ def test_what_no_time_depends_on_is_written_nowhere_but_in_the_table(tmp_path: P
     ]
 
 
+def test_numbers_are_written_in_units_that_suit_them() -> None:
+    hop = Parameter("tcpxo200", ("latency_ll",))
+    assert (value_words(hop, 1.0), value_words(hop, 0.01)) == ("26.85 us", "268.5 ns")
+
+
 def test_the_figures_of_a_study_graph_are_in_the_command(tmp_path: Path) -> None:
     found = outcome(
         fitted(TOPOLOGY, "latency", factor=1.98),

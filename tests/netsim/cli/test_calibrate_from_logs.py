@@ -98,7 +98,7 @@ def test_latency_by_the_number_of_gpus_has_a_constant_part(ask: Callable, latenc
     # 1.98 us a step and 5.56 us.
     assert number(found["topology:latency"]["after"]) == pytest.approx(1.98, rel=0.01)
     assert number(found["call:constant"]["after"]) == pytest.approx(5.56, rel=0.02)
-    assert "hardly decided by these times, and so near the start: topology:rate" in answer.out
+    assert "# not fitted, as these times do not depend on it, or hardly: topology:rate\n" in answer.out
     assert "one set of parameters does not explain" not in answer.out
     assert "us beside all that its links do; no file holds that, so add it" in answer.out
 
@@ -184,6 +184,12 @@ def test_times_that_no_such_link_can_reach_are_refused(ask: Callable, here: Path
     assert answer.code == 2
     assert "times the line rate of nvlink4, and payload is no faster than the line" in answer.sentence()
     assert not (here / "mine").exists()
+
+
+def test_times_that_decide_nothing_are_said_to(ask: Callable, here: Path) -> None:
+    log = times_of(here, "small.csv", {8: 9.0, 16: 9.0, 32: 9.0})
+    answer = ask(f"calibrate from-nccl-tests {log} {RING} --parameters topology:rate -o mine")
+    assert "these times decide none of the parameters (topology:rate); other sizes" in answer.sentence()
 
 
 def test_an_interrupted_fit_leaves_the_best_so_far(
