@@ -134,7 +134,8 @@ def from_nccl_tests(
     for line in report(series, outcome, files, remarks, max_messages=most):
         print(line)
     if outcome.stopped:
-        print(f"netsim: stopped after {outcome.rounds} steps; {folder} holds the best so far", file=sys.stderr)
+        steps_words = f"{outcome.rounds} step{'s' * (outcome.rounds != 1)}"
+        print(f"netsim: stopped after {steps_words}; {folder} holds the best so far", file=sys.stderr)
     return INTERRUPTED if outcome.stopped else 0
 
 
