@@ -1,9 +1,9 @@
 """Measured times by size: from a CSV file, or straight from a log of nccl-tests.
 
 A CSV has the columns ``size_bytes`` and ``time_us``, others are ignored. Lines that begin with ``#`` are comments. A row
-without a time is left out; anything else that is no number is an error that names its line. From a log the times out of
-place are taken, whatever launchers put in front of its lines; sizes of 0, rows that other words have torn, and everything
-that is no row are passed over.
+without a time is left out; anything else that is no number is an error that names its line. From a log, or the JSON of
+``-J``, the times out of place are taken, whatever launchers put in front of its lines; rows that words of NCCL have torn
+are put together again, sizes of 0 and everything that is no row are passed over.
 """
 
 import csv
@@ -11,10 +11,14 @@ import io
 import math
 import re
 import reprlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from netsim.errors import ScenarioError
+from netsim.nccl.log_lines import Thread, lines_of
 from netsim.reading import read_limited
+from scenarios.nccl_tests_json import as_log
 
 MOST_BYTES = 64 << 20
 _NEEDED = ("size_bytes", "time_us")
@@ -23,6 +27,19 @@ _NEEDED = ("size_bytes", "time_us")
 _PREFIX = re.compile(r"\s*(?:\[\d+,\d+\]<\w+>:|\d+:(?=\s))")
 _TYPES = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|f8e[0-9]m[0-9]|fp8_\w+|char")
 _TITLES = ("size", "count", "type")
+_LEAST_BUS = 10.0
+"""GB/s from which two decimals tell the ratio of bus to algorithm bandwidth to a thousandth."""
+
+
+class LoggedRow(NamedTuple):
+    """One whole row of nccl-tests, out of place."""
+
+    size_bytes: int
+    time_us: float
+    algbw: float
+    """GB/s, as printed."""
+    busbw: float | None
+    """GB/s, as printed; None if it is not there."""
 
 
 def read_measured(path: str | Path) -> list[tuple[int, float]]:
@@ -45,7 +62,7 @@ def read_measured(path: str | Path) -> list[tuple[int, float]]:
     """
     path = Path(path)
     try:
-        text = read_limited(path, MOST_BYTES, ScenarioError).decode("utf-8-sig")
+        text = as_log(read_limited(path, MOST_BYTES, ScenarioError).decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ScenarioError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
     numbered = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#"]
@@ -88,21 +105,55 @@ def logged_times(text: str) -> list[tuple[int, float]]:
     >>> logged_times("[1,0]<stdout>:  1024  256  float  sum  -1  12.50  0.08  0.14  0  12.40  0.08  0.14  0")
     [(1024, 12.5)]
     """
-    rows: list[tuple[int, float]] = []
+    return [(row.size_bytes, row.time_us) for row in logged_rows(text)]
+
+
+def logged_rows(text: str) -> list[LoggedRow]:
+    """Return every whole row in a log of nccl-tests, those put together that words of NCCL's have torn."""
+    rows: list[LoggedRow] = []
     rooted: bool | None = None
-    for line in text.splitlines():
-        words = _PREFIX.sub("", line, count=1).split()
+    head: list[str] = []
+    for words in _words(text):
         titles = [word for word in words if word != "#"]
         if tuple(titles[:3]) == _TITLES and "time" in titles:
             rooted = "root" in titles[: titles.index("time")]
-        elif len(words) > 3 and words[0].isdecimal() and words[1].isdecimal() and _TYPES.fullmatch(words[2]):
-            found = _logged(int(words[0]), words[3:], rooted)
-            if found is not None:
-                rows.append(found)
+            head = []
+        elif len(words) > 2 and words[0].isdecimal() and words[1].isdecimal() and _TYPES.fullmatch(words[2]):
+            head = words
+        elif head and _figures(words):
+            # nccl-tests prints a row in three goes, and NCCL may speak between them.
+            head = [*head, *words]
+        else:
+            continue
+        found = _logged(int(head[0]), head[3:], rooted) if head else None
+        if found is not None:
+            rows.append(found)
+            head = []
     return rows
 
 
-def _logged(size_bytes: int, rest: list[str], rooted: bool | None) -> tuple[int, float] | None:
+def bus_ratio(text: str) -> float | None:
+    """Return bus over algorithm bandwidth in a log, which tells the number of ranks; None where it is too coarse."""
+    told = [row for row in logged_rows(text) if row.busbw is not None and min(row.algbw, row.busbw) >= _LEAST_BUS]
+    if not told:
+        return None
+    best = max(told, key=lambda row: row.algbw)
+    return None if best.busbw is None else best.busbw / best.algbw
+
+
+def _words(text: str) -> Iterator[list[str]]:
+    """Yield the words of each line, and of each part of a line beside what NCCL said in it."""
+    for line in lines_of("\n".join(_PREFIX.sub("", line, count=1) for line in text.splitlines())):
+        if line.thread == Thread():
+            yield line.text.split()
+
+
+def _figures(words: list[str]) -> bool:
+    """Say whether these may be the rest of a row: numbers and N/A only."""
+    return all(word == "N/A" or re.fullmatch(r"-?[\d.]+(?:e[+-]?\d+)?", word) for word in words)
+
+
+def _logged(size_bytes: int, rest: list[str], rooted: bool | None) -> LoggedRow | None:
     """Read what follows the type in a row: operation and root, where the layout has them, then time and bandwidths."""
     if rest and rest[0].isalpha():
         rest = rest[1:]
@@ -116,7 +167,13 @@ def _logged(size_bytes: int, rest: list[str], rooted: bool | None) -> tuple[int,
         return None
     # The bandwidth beside it says whether it is the time: a torn row, or one without a column, does not fit.
     fits = math.isclose(size_bytes / time_us / 1e3, algbw, rel_tol=0.02, abs_tol=0.011)
-    return (size_bytes, time_us) if fits else None
+    if not fits:
+        return None
+    try:
+        busbw = float(rest[2])
+    except (IndexError, ValueError):
+        busbw = None
+    return LoggedRow(size_bytes, time_us, algbw, busbw)
 
 
 def read_number(text: str, name: str, path: Path, line: int) -> float:

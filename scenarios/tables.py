@@ -133,8 +133,8 @@ def read_table(entry: Entry) -> list[Measured]:
     if not rows:
         raise ScenarioError(f"{entry.path}: has no row with a time")
     sizes = sorted(rows)
-    counted = _counted(sizes, [rows[size] for size in sizes])
-    return [Measured(size, rows[size], size in counted) for size in sizes]
+    chosen = counted(sizes, [rows[size] for size in sizes])
+    return [Measured(size, rows[size], size in chosen) for size in sizes]
 
 
 def _time_us(entry: Entry, line: int, cells: dict[str, str], size: int) -> float:
@@ -147,12 +147,16 @@ def _time_us(entry: Entry, line: int, cells: dict[str, str], size: int) -> float
     return size * bus_factor(entry.collective, entry.ranks) / busbw / 1e3
 
 
-def _counted(sizes: Sequence[int], times: Sequence[float]) -> set[int]:
+def warm_up(times: Sequence[float]) -> int:
+    """Return how many of the first rows are a warm-up, by their times in the order of their sizes."""
+    if len(times) < 3:
+        return 0
+    return 1 + max((at for at in (0, 1) if times[at] > _WARM * times[2]), default=-1)
+
+
+def counted(sizes: Sequence[int], times: Sequence[float]) -> set[int]:
     """Return the sizes that count: without a warm-up, and no more than some, evenly spread on a logarithmic scale."""
-    first = 0
-    if len(times) > 2:
-        first = 1 + max((at for at in (0, 1) if times[at] > _WARM * times[2]), default=-1)
-    left = sizes[first:]
+    left = sizes[warm_up(times) :]
     if len(left) <= MOST_SCORED:
         return set(left)
     low, high = math.log(left[0]), math.log(left[-1])

@@ -161,24 +161,7 @@ def _hold_one(entry: Entry, task: Task, known: dict[Spec, Row | str]) -> Held:
 
 def _predict(entry: Entry, found: SetUp, measured: Measured, max_messages: int, known: dict[Spec, Row | str]) -> Row | str:
     """Return the row for a size, or why there is none."""
-    element = found.options.element_bytes
-    # Old tests sent less than the 16 bytes a rank to which blocks are rounded now; that takes what the least block takes.
-    sizes = (measured.size_bytes, 16 * entry.ranks)
-    whole = next(filter(None, (rounded_size(entry.collective, entry.ranks, size, element) for size in sizes)))
-    spec = Spec(
-        found.machine,
-        entry.collective,
-        whole,
-        algorithm=found.algorithm,
-        protocol=found.protocol,
-        nccl=found.options,
-        # Hundreds of runs: numba is loaded once for all.
-        engine="compiled" if find_spec("numba") else "auto",
-        max_messages=max_messages,
-    )
-    # Where it makes no difference, in place is what out of place is.
-    if entry.collective in _SAME_IN_PLACE:
-        spec = replace(spec, nccl=replace(spec.nccl, in_place=False))
+    spec = sized(spec_of(entry, found, max_messages=max_messages), entry.ranks, measured.size_bytes)
     if spec not in known:
         try:
             known[spec] = run_spec(spec)
@@ -187,19 +170,30 @@ def _predict(entry: Entry, found: SetUp, measured: Measured, max_messages: int, 
     return known[spec]
 
 
-def predicted(
-    entry: Entry, found: SetUp, known: dict[Spec, Row | str], *, max_messages: int = MOST_MESSAGES
-) -> list[tuple[Measured, Row | None]]:
-    """Return every row of a table that counts, with what is predicted for it; None where it cannot be simulated.
-
-    `known` keeps what was predicted, for tables that share it.
-    """
-    rows = (
-        (measured, _predict(entry, found, measured, max_messages, known))
-        for measured in read_table(entry)
-        if measured.scored
+def spec_of(entry: Entry, found: SetUp, *, max_messages: int = MOST_MESSAGES) -> Spec:
+    """Return what to run for a table, but for the size."""
+    return Spec(
+        found.machine,
+        entry.collective,
+        0,
+        algorithm=found.algorithm,
+        protocol=found.protocol,
+        nccl=found.options,
+        # Hundreds of runs: numba is loaded once for all.
+        engine="compiled" if find_spec("numba") else "auto",
+        max_messages=max_messages,
     )
-    return [(measured, None if isinstance(row, str) or row.time_us <= 0 else row) for measured, row in rows]
+
+
+def sized(spec: Spec, ranks: int, size_bytes: int) -> Spec:
+    """Return the run of NCCL's for a measured size, rounded as nccl-tests rounds, and shared where that is right."""
+    # Old tests sent less than the 16 bytes a rank to which blocks are rounded now; that takes what the least block takes.
+    sizes = (size_bytes, 16 * ranks)
+    element = spec.nccl.element_bytes
+    whole = next(filter(None, (rounded_size(spec.collective, ranks, size, element) for size in sizes)))
+    # Where it makes no difference, in place is what out of place is.
+    in_place = spec.nccl.in_place and spec.collective not in _SAME_IN_PLACE
+    return replace(spec, size_bytes=whole, nccl=replace(spec.nccl, in_place=in_place))
 
 
 _SAME_IN_PLACE = ("all_reduce", "reduce_scatter", "reduce", "sendrecv")

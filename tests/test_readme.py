@@ -69,6 +69,14 @@ def test_the_table_is_the_one_that_the_first_command_prints(blocks):
     assert printed(words) == shown
 
 
+def test_the_fit_is_the_one_that_its_command_prints(blocks, tmp_path, monkeypatch, repository):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenarios").symlink_to(repository / "scenarios")
+    (words,) = (line for line in commands(blocks) if line.startswith("netsim calibrate from-nccl-tests"))
+    (shown,) = (block for language, block in blocks if language == "text" and "by simulation" in block)
+    assert printed(words) == shown
+
+
 def test_ci_runs_the_test_command_of_the_readme(blocks, repository):
     lines = [block.strip() for language, block in blocks if language == "sh" and "pytest" in block]
     assert len(lines) == 1

@@ -29,7 +29,7 @@ VERBS = {
     "timeline": "one run as a Perfetto trace: a track a lane, a track a link, message arrows",
     "plot": "time and bus bandwidth against size, with crossings and measured points",
     "reproduce": "every number of the article, stated beside simulated",
-    "calibrate": "this machine: measure its copies, fit latency and rate, publish a link profile",
+    "calibrate": "this machine: measure its copies, fit, publish a link profile; or fit to logs of nccl-tests",
     "topo": "list, show and check machines: presets, study graphs, files",
     "schedule": "list, show and prove the steps of an algorithm",
     "doctor": "versions, GPU or none, extras, shadowed packages",

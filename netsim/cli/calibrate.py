@@ -1,4 +1,4 @@
-"""``netsim calibrate``: measure this machine's copies, fit lines to them, publish a link profile."""
+"""``netsim calibrate``: measure this machine's copies, fit lines to them, publish a link profile; or fit to logs."""
 
 import sys
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from netsim import __version__
-from netsim.cli import INTERRUPTED, options
+from netsim.cli import INTERRUPTED, calibrate_from_logs, options
 from netsim.cli.progress import Progress
 from netsim.errors import NetsimError
 from netsim.export.files import write_whole
@@ -37,8 +37,12 @@ Known = Annotated[
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
-    help="Measure this machine's copies and launches, fit latency and rate to them, publish a link profile.",
+    help="Measure this machine's copies and launches, fit latency and rate to them, publish a link profile; or fit the "
+    "model's numbers to logs of nccl-tests.",
     epilog=f"\b\nExample:\n  {EXAMPLE}",
+)
+app.command(calibrate_from_logs.NAME, epilog=f"\b\nExample:\n  {calibrate_from_logs.EXAMPLE}")(
+    calibrate_from_logs.from_nccl_tests
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from netsim import __version__
-from netsim.cli import nccl_options, options
+from netsim.cli import log_options, options
 from netsim.cli.progress import Progress
 from netsim.export.table import aligned
 from netsim.fabric import ranks_of
@@ -16,6 +16,7 @@ from scenarios.machine import Machine, graph_of
 
 if TYPE_CHECKING:
     from scenarios.diagnose import Diagnosis, Point
+    from scenarios.logged import Asked
 
 EXAMPLE = "netsim diagnose scenarios/two_h200.log --topology hgx-h200 -g 2"
 _NAMED = 3
@@ -25,30 +26,11 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @app.command(epilog=f"\b\nExample:\n  {EXAMPLE}")
-@options.gathers(machine=options.machine)
+@options.gathers(machine=options.machine, asked=log_options.asked)
 def diagnose(
     log: Annotated[str, typer.Argument(help="What NCCL_DEBUG=INFO or nccl-tests printed; or a CSV of sizes and times.")],
     machine: Machine,
-    collective: Annotated[
-        str | None, typer.Option("--collective", help="Whose times they are, where the file does not say it.")
-    ] = None,
-    nccl_version: Annotated[
-        str | None, typer.Option("--nccl-version", help="Release of NCCL, in place of the log's; 2.28.9 if it says none.")
-    ] = None,
-    nccl_env: Annotated[
-        list[str] | None,
-        typer.Option("--nccl-env", help="A variable such as NCCL_NVLS_ENABLE=0, or a file of them, beside the log's."),
-    ] = None,
-    registered: Annotated[
-        bool | None, typer.Option("--registered/--not-registered", help="Whether user buffers were registered.")
-    ] = None,
-    launch: Annotated[
-        str | None, typer.Option("--launch", help="graph, stream or none (see perf); by default what nccl-tests says.")
-    ] = None,
-    gpus_per_process: Annotated[
-        int | None, typer.Option("--gpus-per-process", min=1, help="GPUs that one host thread drove.")
-    ] = None,
-    datatype: nccl_options.Datatype = None,
+    asked: "Asked",
 ) -> int:
     """Say what agrees between a log and the prediction for a machine, and each difference.
 
@@ -57,13 +39,8 @@ def diagnose(
     What is compared: release, variables, ranks, graphs, channels, rings, trees, connections, the tuner's table and what ran
     at each size. Measured times are laid beside simulated ones; how far they are apart does not change the exit code.
     """
-    from scenarios.diagnose import Asked, diagnose
+    from scenarios.diagnose import diagnose
 
-    if collective is not None:
-        options.check_collective(collective)
-    nccl_options.mention_variables(nccl_env or [])
-    told = (nccl_version, tuple(nccl_env or ()), registered, launch, gpus_per_process, collective)
-    asked = Asked(*told, datatype)
     graph = graph_of(machine)
     with Progress(1) as progress:
         found = diagnose(log, machine, asked, told=lambda size: progress.say(options.size_words(size)))

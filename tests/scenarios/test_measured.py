@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from netsim.errors import ScenarioError
-from scenarios.measured import read_measured
+from scenarios.measured import bus_ratio, read_measured
 
 
 def file_with(folder: Path, text: str) -> Path:
@@ -60,7 +60,7 @@ TITLES = "#  size  count  type  redop  {}time  algbw  busbw  #wrong  time  algbw
         "# a note\n 2048 512 float sum 10.24 0.20 0.35 N/A\n",
         # size 0, a torn row and words of NCCL are passed over
         "node:1:2 [0] NCCL INFO Channel 00\n 0 0 float sum -1 0.75 0.00 0.00 0 0.77 0.00 0.00 0\n"
-        " 4096 1024 float sum -1node:1:2 [0] NCCL INFO\n  12.00 0.34 0.60 0\n"
+        " 4096 1024 float sum -1node:1:2 [0] NCCL INFO\n  12.00 0.99 0.60 0\n"
         " 2048 512 float sum -1 10.24 0.20 0.35 0 11.00 0.19 0.33 0\n# Avg bus bandwidth : 0.35\n",
         # 1 MiB in 10 us would be 104 GB/s: what stands there is no time
         " 1048576 262144 float sum -1 10.00 0.35 0 11.00\n 2048 512 float sum -1 10.24 0.20 0.35 0 11.00 0.19 0.33 0\n",
@@ -76,6 +76,20 @@ def test_a_log_without_a_whole_row_is_said_to_have_none(tmp_path: Path) -> None:
         read_measured(file_with(tmp_path, "nThread 1 nGpus 8\n# Avg bus bandwidth : 0\n"))
 
 
+def test_a_row_that_words_of_nccl_tore_is_put_together_again(tmp_path: Path) -> None:
+    said = "vm:1:1 [0] NCCL INFO AllReduce: 2048 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}\n"
+    row = f" 2048 512 float sum -1{said}{said}{said}  10.24 0.20 0.20 N/A{said} 11.0 0.19 0.19 N/A\n"
+    text = TITLES.format("redop root ") + row
+    assert read_measured(file_with(tmp_path, text)) == [(2048, 10.24)]
+
+
+def test_the_ratio_of_bandwidths_is_that_of_the_largest_row() -> None:
+    rows = " 8388608 2097152 float sum -1 83.9 100.00 175.00 0\n 67108864 16777216 float sum -1 335.5 200.00 375.00 0\n"
+    # 2 * 15 / 16
+    assert bus_ratio(rows) == 1.875
+    assert bus_ratio(" 2048 512 float sum -1 10.24 0.20 0.35 0\n") is None
+
+
 def test_every_log_of_the_samples_that_has_whole_rows_is_read(shared: Path) -> None:
     logs = sorted((shared / "samples" / "nccl_tests_logs").glob("*.txt"))
     assert logs
@@ -83,3 +97,6 @@ def test_every_log_of_the_samples_that_has_whole_rows_is_read(shared: Path) -> N
     rows = dict(read_measured(shared / "samples" / "h200x2" / "nccl_tests_all_gather.log"))
     # Of its 28 rows two are of size 0.
     assert (len(rows), rows[2**30]) == (26, 1984.96)
+    # Each of its six rows is torn in two.
+    torn = read_measured(shared / "samples" / "h200x2" / "nccl_tests_all_reduce_debug_info.log")
+    assert torn == [(8, 23.31), (64, 21.93), (512, 22.8), (4096, 21.87), (32768, 21.67), (262144, 27.27)]

@@ -35,6 +35,7 @@ def helps() -> list[tuple[str, ...]]:
         ("calibrate", "measure"),
         ("calibrate", "fit"),
         ("calibrate", "publish"),
+        ("calibrate", "from-nccl-tests"),
     ]
 
 

@@ -70,6 +70,23 @@ def test_how_calls_were_launched_is_the_logs_word_unless_it_is_given(diagnose: C
     assert "4 GPUs a host thread" in answer.out
 
 
+def test_buffers_may_be_said_as_nccl_tests_does(diagnose: Callable, log: str) -> None:
+    for flag, words in (("0", "unregistered"), ("1", "registered")):
+        assert (
+            f"# all_reduce: a stream of calls, 2 GPUs a host thread, {words} buffers\n"
+            in diagnose(log, f"{MACHINE} -R {flag}").out
+        )
+    assert "-R 3: accepted are 0 (none), 1" in diagnose(log, f"{MACHINE} -R 3").sentence()
+    assert "-R 2 and --registered contradict each other" in diagnose(log, f"{MACHINE} -R 2 --registered").sentence()
+
+
+def test_json_of_nccl_tests_is_a_log(ask: Callable, repository: Path) -> None:
+    answer = ask(f"diagnose {repository / 'tests' / 'data' / 'nccl_tests_all_gather.json'} {MACHINE}")
+    assert answer.code == 0
+    assert "# all_gather: a stream of calls, 2 GPUs a host thread, unregistered buffers\n" in answer.out
+    assert "agrees: release 1, environment 1, ranks 1\n" in answer.out
+
+
 def test_a_table_of_times_needs_the_name_of_its_collective(diagnose: Callable) -> None:
     table = "size_bytes,time_us\n1048576,20\n2097152,\n"
     words = diagnose(table, MACHINE, "times.csv").sentence()
