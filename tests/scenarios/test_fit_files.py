@@ -44,7 +44,7 @@ def test_files_are_read_by_what_uses_them(tmp_path: Path) -> None:
     assert dict(link.protocols.latency_s)["ll"] == pytest.approx(449.9e-9)  # type: ignore[union-attr]
     assert link.effective_rate_bytes_per_s == pytest.approx(22.66e9)
     assert gpus.costs(str(files[0]), "ll").start_s == pytest.approx(1.1 * gpus.costs("hopper", "ll").start_s)
-    assert gpus.costs(str(files[0]), "ll128").start_s == pytest.approx(10.384e-6)
+    assert gpus.costs(str(files[0]), "ll128").start_s == pytest.approx(1.1 * gpus.costs("hopper", "ll128").start_s)
 
 
 def test_sources_say_what_is_measured_and_keep_what_the_rest_comes_from(tmp_path: Path) -> None:
