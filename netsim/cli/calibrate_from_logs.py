@@ -102,7 +102,7 @@ def from_nccl_tests(
 
     What kernels cost goes to GENERATION.toml for --kernel-costs, what links carry to LINK.toml for --profile, all numbers to
     parameters.csv. Intervals are of 95 %; the last column says how much of a number came from its start and not from the
-    times. A rate above the line rate is refused. The exit code is 1 if the fit is off by more than 25 % in the median; Ctrl-C
+    times. A rate above the line rate is refused. The exit code is 1 if the fit is off by over 25 % in the median; Ctrl-C
     keeps the best so far, and it is 130.
     """
     from netsim.cli.fit_words import csv_of, median_after, report
