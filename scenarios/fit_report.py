@@ -20,6 +20,8 @@ APART = 0.05
 """Error from which a row counts as off where neighbours are off to the same side."""
 TOGETHER = 0.15
 """What the errors of neighbours come to that are no chance: three rows of 5 %, or two of 8 %."""
+FAR = 0.25
+"""Median error after a fit from which the machine is most likely another one."""
 LEAST_ROWS = 3
 """Rows that a series needs to be looked at by itself."""
 _MOST_TEXTBOOK = 44

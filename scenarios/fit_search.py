@@ -174,6 +174,7 @@ class _Search:
         self.unit = self.measured / self.measured.mean() if absolute else np.ones(len(self.measured))
         self.rounds = 0
         self.covariance: Floats = np.diag(self.width**2)
+        self.looked, self.again = -1, False
         self.latest: tuple[Floats, Floats] | None = None
         self.asked: Floats = np.zeros(len(parameters))
         self.surely: Floats = np.array(self.width)
@@ -208,11 +209,12 @@ class _Search:
         """Take one step; say whether it led anywhere."""
         # Rows far off are no reason to hold on to the start: they are what the fit is for.
         scale = min(self._scatter(), MODEL_NOISE)
-        slopes = self._slopes() * self.unit[:, None]
+        looks = self.looked < 0 or self.again
+        slopes = self._slopes(every=looks) * self.unit[:, None]
         robust = self.weights * np.minimum(1.0, scale / np.maximum(np.abs(self.here * self.unit), 1e-9))
-        if not self.rounds:
-            self._look(slopes, robust)
-            slopes *= self.seen
+        if looks and not self._look(slopes, robust):
+            return False
+        slopes *= self.seen
         moves = [self._move(slopes, robust, scale, damping) for damping in _DAMPINGS]
         self._learn()
         tried = [np.minimum(self.at + np.clip(move, -_MOST_MOVE, _MOST_MOVE), self.most) for move in moves]
@@ -222,21 +224,29 @@ class _Search:
         best = int(np.argmin(costs))
         cost = self._cost(self.here, self.at, scale)
         if costs[best] >= cost * (1 - 1e-3) or cost - costs[best] < 1e-6:
-            return False
+            # What did not matter at the start may do so here: kernels, once links are faster.
+            self.again = self.noise is None and self.looked < self.rounds
+            return self.again
         self.at, self.here, self.after = tried[best], results[best], simulated[best]
         self.rounds += 1
         return True
 
-    def _look(self, slopes: Floats, robust: Floats) -> None:
-        """Find out which parameters times decide at all; the others stay where they are and cost no more time."""
+    def _look(self, slopes: Floats, robust: Floats) -> bool:
+        """Find out which parameters times decide; the others stay and cost no more time. Say whether that is news."""
+        before = self.seen
+        again, self.again, self.looked = self.again, False, self.rounds
         self.seen = np.abs(slopes).max(axis=0) > _UNSEEN
         if self.noise is not None:
-            return
+            return True
         normal, _ = self._equations(slopes, robust, LEAST_NOISE)
         self.seen &= np.diag(np.linalg.inv(normal)) < _HELD * self.width**2
+        if again:
+            self.seen |= before
+            return bool((self.seen & ~before).any())
         if not self.seen.any():
             names = ", ".join(one.name for one in self.parameters[:3]) + ", ..." * (len(self.parameters) > 3)
             raise ScenarioError(f"these times decide none of the parameters ({names}); other sizes or collectives would")
+        return True
 
     def outcome(self, *, stopped: bool) -> Outcome:
         """Return what was found; its files are in the folder ``best``."""
@@ -271,9 +281,9 @@ class _Search:
         errors: Floats = np.log(times / self.measured)
         return errors
 
-    def _slopes(self) -> Floats:
-        """Return how the errors move with each parameter that times depend on."""
-        live = np.flatnonzero(self.seen)
+    def _slopes(self, *, every: bool = True) -> Floats:
+        """Return how the errors move with each parameter, or with those alone that times decide."""
+        live = np.flatnonzero(self.seen | every)
         # Away from a limit: beyond it there is no file.
         signs = np.where(self.at + self.stride > self.most, -1.0, 1.0)
         points = [self.at + self.stride * signs[one] * (np.arange(len(self.at)) == one) for one in live]

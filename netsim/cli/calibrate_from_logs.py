@@ -102,11 +102,13 @@ def from_nccl_tests(
 
     What kernels cost goes to GENERATION.toml for --kernel-costs, what links carry to LINK.toml for --profile, all numbers to
     parameters.csv. Intervals are of 95 %; the last column says how much of a number came from its start and not from the
-    times. A rate above the line rate is refused. Ctrl-C keeps the best so far, and the exit code is 130.
+    times. A rate above the line rate is refused. The exit code is 1 if the fit is off by over 25 % in the median; Ctrl-C
+    keeps the best so far, and it is 130.
     """
-    from netsim.cli.fit_words import csv_of, report
+    from netsim.cli.fit_words import csv_of, median_after, report
     from scenarios.fit_choice import chosen
     from scenarios.fit_files import write_files
+    from scenarios.fit_report import FAR
     from scenarios.fit_search import separable
     from scenarios.fit_series import Wanted, read_series
 
@@ -136,7 +138,8 @@ def from_nccl_tests(
     if outcome.stopped:
         steps_words = f"{outcome.rounds} step{'s' * (outcome.rounds != 1)}"
         print(f"netsim: stopped after {steps_words}; {folder} holds the best so far", file=sys.stderr)
-    return INTERRUPTED if outcome.stopped else 0
+        return INTERRUPTED
+    return 1 if median_after(series, outcome) > FAR else 0
 
 
 def _folder(name: str) -> Path:

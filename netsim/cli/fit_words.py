@@ -12,7 +12,7 @@ from netsim.export.table import aligned
 from scenarios.fit_files import command, constant_us, value_words
 from scenarios.fit_parameters import write_point
 from scenarios.fit_predict import Task
-from scenarios.fit_report import Errors, Misfit, Reach, errors_by_band, errors_by_series, misfits, reach, rows_of
+from scenarios.fit_report import FAR, Errors, Misfit, Reach, errors_by_band, errors_by_series, misfits, reach, rows_of
 from scenarios.fit_search import Fitted, Outcome
 from scenarios.fit_series import Series
 
@@ -128,6 +128,12 @@ def _doubts(series: Sequence[Series], outcome: Outcome, remarks: Iterable[str]) 
     hardly = [one.parameter.name for one in outcome.fitted if one.seen and not one.at_limit and one.held > _HARDLY]
     if hardly:
         yield f"hardly decided by these times, and so near the start: {', '.join(hardly)}"
+    far = median_after(series, outcome)
+    if far > FAR:
+        yield (
+            f"the fit is no good, {far:.0%} off in the median: most likely the machine, the number of GPUs, the collective "
+            "or the algorithm is another one than these logs are of"
+        )
     found = misfits(series, outcome)
     if found:
         yield "one set of parameters does not explain all of these times:"
@@ -135,6 +141,11 @@ def _doubts(series: Sequence[Series], outcome: Outcome, remarks: Iterable[str]) 
         yield f"  {_misfit(misfit)}"
     if len(found) > _MOST_MISFITS:
         yield f"  and {len(found) - _MOST_MISFITS} more stretches; --csv writes every row"
+
+
+def median_after(series: Sequence[Series], outcome: Outcome) -> float:
+    """Return the median error after a fit, of all rows."""
+    return errors_by_series(series, outcome)[-1].after[0]
 
 
 def _misfit(one: Misfit) -> str:

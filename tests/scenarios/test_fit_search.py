@@ -137,6 +137,21 @@ def simulated_us(task, size_bytes):
     return row.time_us
 
 
+def test_what_begins_to_matter_on_the_way_is_fitted_too(tmp_path):
+    spec = Spec(Machine("pcie-pair"), "all_reduce", 0, protocol="simple", algorithm="ring", engine="compiled")
+    link = Parameter("pcie4", ("effective_rate",), 1.0)
+    kernels = Parameter(
+        "pcie", ("simple.send", "simple.recv_reduce_copy_send", "simple.recv_reduce_copy", "simple.recv"), 1.0
+    )
+    sizes = [(size, 1.0) for size in (2**22, 2**24, 2**26)]
+    point = write_point([link, kernels], [math.log(1.25), math.log(0.5)], tmp_path)
+    (rows,) = predict(Task((Series("slow.csv", spec, 2, tuple(sizes)),), point))
+    series = Series("slow.csv", spec, 2, tuple((size, row.time_us) for (size, _), row in zip(sizes, rows, strict=True)))
+    outcome = fit([link, kernels], [series], tmp_path, rounds=12, noise=None)
+    off = [row.time_us / time for row, (_, time) in zip(outcome.after[0], series.rows, strict=True)]
+    assert off == pytest.approx([1.0] * 3, abs=0.02)
+
+
 def test_a_rate_above_the_line_is_refused(tmp_path):
     spec = Spec(Machine("hgx-h200", gpus_per_node=2), "all_reduce", 0, algorithm="ring")
     # 450 GB/s is the line, and these come to 700.

@@ -186,6 +186,14 @@ def test_times_that_no_such_link_can_reach_are_refused(ask: Callable, here: Path
     assert not (here / "mine").exists()
 
 
+def test_a_fit_that_is_no_good_is_a_no(ask: Callable, here: Path) -> None:
+    # Once, three times and nine times as long in turn is no ring.
+    log = times_of(here, "odd.csv", {2**k: 3 ** (k % 3) * 2**k / 1e3 for k in range(18, 30)})
+    answer = ask(f"calibrate from-nccl-tests {log} {RING} -o mine")
+    assert answer.code == 1
+    assert "# the fit is no good, " in answer.out
+
+
 def test_times_that_decide_nothing_are_said_to(ask: Callable, here: Path) -> None:
     log = times_of(here, "small.csv", {8: 9.0, 16: 9.0, 32: 9.0})
     answer = ask(f"calibrate from-nccl-tests {log} {RING} --parameters topology:rate -o mine")
