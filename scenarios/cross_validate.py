@@ -73,7 +73,9 @@ def cross_validate(
         out = [one for one in series if group in one.name]
         rest = [one for one in series if group not in one.name]
         if not out or not rest:
-            raise ScenarioError(f"{RECIPES.name}: {name}: apart {group!r} is in the names of {len(out)} of {len(series)} tables")
+            raise ScenarioError(
+                f"{RECIPES.name}: {name}: apart {group!r} is in the names of {len(out)} of {len(series)} tables"
+            )
         told(group)
         folder = Path("results") / f"fit_{name}_without_{group}"
         most = messages_of(name)

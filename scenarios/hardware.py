@@ -17,6 +17,7 @@ from typing import Any
 from netsim.errors import NetsimError, ScenarioError
 from netsim.nccl.elements import DATATYPES
 from netsim.nccl.environment import read_assignments
+from netsim.nccl.variables import USED
 from netsim.nccl.version import NEWEST, OLDEST, Version
 from netsim.units import parse_bytes
 from scenarios.machine import Machine
@@ -196,7 +197,8 @@ def _told(entry: Entry) -> Iterable[str]:
     """Yield the variables that an index names in words, ``NCCL_A=NCCL_B=1`` for two of them, also without ``NCCL_``."""
     for column in ("algo", "notes", "intra_link", "inter_link"):
         for found in _VARIABLE.finditer(entry[column]):
-            for name in found[1].rstrip("=").split("="):
+            names = [name for name in found[1].rstrip("=").split("=") if name.startswith("NCCL_") or f"NCCL_{name}" in USED]
+            for name in names:
                 value = str(parse_bytes(found[2])) if " " in found[2] else found[2].rstrip(".:")
                 yield f"NCCL_{name.removeprefix('NCCL_')}={value}"
         for pairs in _QUEUE_PAIRS.findall(entry[column]):

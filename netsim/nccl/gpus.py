@@ -79,7 +79,7 @@ def costs(
     Examples
     --------
     >>> costs("hopper", "ll").start_s, costs("hopper", "simple").rates.send
-    (4.14e-06, 39100000000.0)
+    (4.15e-06, 38100000000.0)
     """
     file = _read(name)
     table = file.get(protocol) or file["simple"]
@@ -96,13 +96,14 @@ def costs(
         start_s = _time(between, "start_ll" if protocol == "ll" else "start")
         if protocol == "ll":
             given = dict.fromkeys(given, parse_rate(between["rate_ll"], where="rate_ll"))
+    nvls_rate = parse_rate(in_switch["rate"], where="rate") if in_switch else math.inf
     return Costs(
         start_s=start_s,
         slice_s=_time(table, "slice"),
         threads_s=_time(table, "threads"),
         rates=Rates(**given),
         nvls_loop_s=_time(in_switch, "loop"),
-        nvls_rate=parse_rate(in_switch["rate"], where="rate") * in_switch.get("tree", 1.0) ** trees if in_switch else math.inf,
+        nvls_rate=nvls_rate * float(in_switch.get("tree", 1.0)) if trees else nvls_rate,
         nvls_reduce_rate=parse_rate(in_switch["reduce"], where="reduce") if in_switch else math.inf,
         # The rate of LL between peers is that of half a block, as it was measured.
         halves=float(between["share"]) if protocol != "ll" else 2.0,

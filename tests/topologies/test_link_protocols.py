@@ -13,6 +13,7 @@ from topologies.link_protocols import protocol_items, read_protocols
 from topologies.profiles import Profile, load_profile, write_profile
 
 seconds = st.just(0.0) | st.floats(min_value=1e-15, max_value=10)
+rates = st.floats(min_value=1e3, max_value=1e12)
 shares = st.floats(min_value=1e-9, max_value=1)
 protocols = st.sampled_from(("ll", "ll128", "simple"))
 PAIR = """\
@@ -36,6 +37,8 @@ figures = st.builds(
     latency_s=pairs(seconds),
     share=pairs(shares),
     post_s=seconds,
+    spread_s=seconds,
+    proxy=st.just(()) | rates.map(lambda rate: (("ll", rate),)),
 )
 
 
@@ -58,7 +61,7 @@ def test_a_link_is_what_the_protocol_meets() -> None:
     # Textbook messages meet the plain figures.
     assert link.under("ideal") == link
     ll, ll128 = link.under("ll"), link.under("ll128")
-    assert (ll.latency_s, ll.bandwidth_bytes_per_s, ll.gap_s) == (3e-6, 8e9, 3e-6)
+    assert (ll.latency_s, ll.bandwidth_bytes_per_s, ll.gap_s, ll.floor_s) == (3e-6, 8e9, 2e-6, 1e-6)
     assert (ll128.latency_s, ll128.bandwidth_bytes_per_s) == (1e-6, 4e9)
 
 
@@ -83,6 +86,9 @@ def test_a_description_states_it_and_is_written_with_it(tmp_path: Path) -> None:
         ("share_ll: true", "share_ll is True"),
         ("post: 3", "no unit"),
         ("eager: 8", "no unit"),
+        ("spread: 1", "no unit"),
+        ("proxy_ll: 0 GB/s", "proxy_ll: '0 GB/s' must be above zero"),
+        ("proxy_ll: fast", "proxy_ll"),
     ],
 )
 def test_a_figure_that_makes_no_sense_is_refused_with_the_place(tmp_path: Path, key: str, words: str) -> None:
@@ -107,3 +113,8 @@ def test_an_eager_limit_and_the_time_of_an_announcement_go_together(keys: dict[s
 def test_figures_that_make_no_sense_are_refused_with_their_place() -> None:
     with pytest.raises(NetsimError, match="^link 3: the share of ll on a link is 1.5"):
         read_protocols({"share_ll": 1.5}, "link 3")
+
+
+def test_a_proxy_s_rate_makes_sense_in_python_too() -> None:
+    with pytest.raises(NetsimError, match="the proxy's rate of ll on a link is 0.0 B/s; it must be above 0"):
+        LinkProtocols(proxy=(("ll", 0.0),))

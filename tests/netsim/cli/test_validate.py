@@ -63,7 +63,8 @@ def test_what_was_forced_crosses_once_and_what_was_not_switches_at_a_kink(everyt
         in everything
     )
     assert "# 1 crossing, 1 of them predicted, off by a factor of " in everything
-    assert "default.csv: ring ll -> ring simple 1,048,576 to 8,388,608 B, kink 1,048,576 to 2,097,152 B" in everything
+    assert "default.csv: ring ll -> ring simple 1,048,576 to 2,097,152 B, kink 1,048,576 to 2,097,152 B" in everything
+    assert "  ring ll -> ring simple: 3, 3 near, 3 in the step, a factor of 1.00\n" in everything
     assert "# 4 changes, 4 of them with a kink near, 4 in the same step\n# the curves have 8 kinks in all" in everything
 
 

@@ -11,10 +11,15 @@ def test_a_compute_capability_has_a_generation(capability, name):
 
 
 def test_cards_without_nvlink_have_costs_of_their_own():
-    assert generation(90, nvlink=False) == "pcie"
+    assert [generation(sm, nvlink=False) for sm in (70, 80, 86, 89, 90, 120)] == [
+        "pcie", "pcie_ampere", "pcie", "pcie_ada", "pcie", "pcie_blackwell",
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["ampere", "blackwell", "hopper", "pcie"])
+PCIE = ("pcie", "pcie_ada", "pcie_ampere", "pcie_blackwell")
+
+
+@pytest.mark.parametrize("name", ["ampere", "blackwell", "hopper", *PCIE])
 def test_every_generation_has_figures_with_a_source_for_all_uses(name):
     assert source(name).startswith(("published", "measured", "assumed"))
     for protocol in ("ll", "ll128", "simple"):
@@ -39,20 +44,21 @@ def test_primitives_are_the_slower_the_more_memory_they_touch(name):
     assert rates.copy_send == rates.recv_copy_send
 
 
-def test_rates_of_simple_grow_from_generation_to_generation_by_about_one_factor_for_all_primitives():
-    # 0.52, 0.93 and 1.08 of those kernels; the fits by simulation moved single primitives by up to 10 %.
-    for before, after, factor in (("ampere", "hopper", 0.93 / 0.52), ("hopper", "blackwell", 1.08 / 0.93)):
+def test_rates_of_simple_grow_from_generation_to_generation_by_one_factor_for_all_primitives():
+    # 0.52, 0.93 and 1.08 of those kernels, all of a generation moved by one factor of its fit.
+    ampere, hopper, blackwell = 0.52 * 0.960, 0.93 * 0.977, 1.08 * 0.954
+    for before, after, factor in (("ampere", "hopper", hopper / ampere), ("hopper", "blackwell", blackwell / hopper)):
         old, new = (costs(name, "simple").rates for name in (before, after))
         for primitive in FASTEST_FIRST:
-            assert getattr(new, primitive) / getattr(old, primitive) == pytest.approx(factor, rel=0.13)
+            assert getattr(new, primitive) / getattr(old, primitive) == pytest.approx(factor, rel=0.01)
 
 
-@pytest.mark.parametrize("name", [*GENERATIONS, "pcie"])
+@pytest.mark.parametrize("name", [*GENERATIONS, *PCIE])
 def test_ll_moves_less_than_simple_and_starts_sooner_but_on_blackwell(name):
     ll, simple = costs(name, "ll"), costs(name, "simple")
     assert (ll.start_s < simple.start_s) == (name != "blackwell")
     assert ll.rates.send < simple.rates.send / 2
-    assert ll.slice_cost_s("ll", 512) < simple.slice_cost_s("simple", 512) or name == "pcie"
+    assert ll.slice_cost_s("ll", 512) < simple.slice_cost_s("simple", 512) or name in PCIE
 
 
 def test_ll_starts_soonest_on_hopper_and_latest_on_ampere():
@@ -70,11 +76,11 @@ def test_nvls_starts_sooner_than_a_ring_by_simple_and_a_head_reduces_slower_than
 
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_half_a_block_that_sends_moves_a_little_more_than_half(name):
-    # Halves of a block of own kernels: 21.4 to 22.7 of 41.5 to 42.2 GB/s; by fit 1.10 to 1.21 of half.
-    assert 0.5 < costs(name, "simple", peers=True).halves / 2 <= 0.61
+    # Halves of a block of own kernels: 21.4 to 22.7 of 41.5 to 42.2 GB/s; by fit 1.11 to 1.2 of half.
+    assert 0.5 < costs(name, "simple", peers=True).halves / 2 <= 0.6
 
 
-@pytest.mark.parametrize("name", [*GENERATIONS, "pcie"])
+@pytest.mark.parametrize("name", [*GENERATIONS, *PCIE])
 def test_by_ll_half_a_block_has_one_rate_for_what_it_sends_and_receives(name):
     # It was measured for a part of a message, so that halving the threads and `halves` cancel.
     found = costs(name, "ll", peers=True)

@@ -66,6 +66,25 @@ def test_what_ll_adds_counts_for_the_eager_limit():
     assert times(schedule, TRANSFER, 0, latency_s=2e-6) == [7 + 2 + 2]  # 2000 bytes on the wire
 
 
+@pytest.mark.parametrize(("channels", "late"), [(1, 0), (2, 3), (4, 6), (8, 9)])
+def test_of_several_channels_the_slowest_message_counts(channels, late):
+    # Every channel sends 1000 bytes; a hop is 3 us longer with each doubling of the channels.
+    network = Network(spread_s=3e-6)
+    size = channels * 1000
+    parts = tuple((number * 1000, 1000) for number in range(channels))
+    lanes = tuple(Channel(number, ring=(0, 1)) for number in range(channels))
+    plan = Plan("broadcast", "ring", "simple", 2, size, lanes, parts, 1000, nodes=NODES)
+    schedule = ring.build(replace(plan, costs=Costs(feed_bytes=0, network=network)))
+    assert min(times(schedule, TRANSFER, 0, latency_s=2e-6)) == late + 1 + 2
+
+
+def test_a_proxy_looks_at_one_message_after_the_other_before_it_is_posted():
+    # LL: 2000 bytes on the wire, 4 us of the proxy and 2 us of the link, after which it looks at the next; 2 us of latency.
+    network = Network(proxy_rate=0.5e9)
+    schedule = ring.build(broadcast(2, "ll", slots=8, costs=Costs(feed_bytes=0, network=network)))
+    assert times(schedule, TRANSFER, 0, latency_s=2e-6) == [4 + 2 + 2, 2 * (4 + 2) + 2]
+
+
 def test_inside_a_node_lanes_send_themselves():
     schedule = ring.build(replace(broadcast(2), nodes=((0, 1),)))
     assert {schedule.lane_names[lane][1] for lane in schedule.lane[schedule.kind == TRANSFER]} == {"channel 0"}
