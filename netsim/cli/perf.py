@@ -87,6 +87,8 @@ def perf(
     head = [f"netsim {rows[0].version}: {collective} on {where}{f', groups {spec.groups}' * bool(spec.groups)}"]
     head[0] += "".join(f", {words}" for words in first.nccl.words)
     head += [*model_words(rows), *chosen]
+    if csv != "-" and layout != "json" and not stopped:
+        head += _host_band(first, rows)
     if csv == "-":
         text = csv_text(rows)
     elif layout == "json":
@@ -100,6 +102,22 @@ def perf(
         text = human_text(rows, head=head)
     sys.stdout.write(text)
     return INTERRUPTED if stopped else 0
+
+
+def _host_band(first: Spec, rows: list[Row]) -> list[str]:
+    """Return a line about the slowest machine that was measured, where data is staged in memory whose rate nobody knows."""
+    from scenarios.host_band import KNOWN, SLOW, beside
+    from topologies.profiles import load_profile
+
+    found = beside(first, rows)
+    if not found:
+        return []
+    best, worst = (f"{load_profile(name).effective_rate_bytes_per_s / 1e9:g}" for name in (KNOWN, SLOW))
+    times = ", ".join(f"{one.row.size_bytes} B {one.slow_us:.0f} us (here {one.row.time_us:.0f})" for one in found)
+    return [
+        f"band: data is staged in host memory, at {best} GB/s a socket, the best that was measured; where all GPUs stage at "
+        f"{worst}, the worst: {times}; a profile of the family memory says which yours is"
+    ]
 
 
 def _choice(first: Spec, sizes: list[int]) -> list[str]:
