@@ -26,6 +26,7 @@ from scenarios.tables import Entry
 
 RULES = Path(__file__).with_name("hardware.toml")
 _VARIABLE = re.compile(r"\b((?:[A-Z][A-Z0-9]*_[A-Z0-9_]+=)+)(\d+ [KMG]i?B\b|(?:[^\s;,)]|,(?!\s|NCCL_|$))+)")
+_OTHERS = re.compile(r"\d with $")
 _QUEUE_PAIRS = re.compile(r"\b(\d+) QPs\b")
 _RELEASE = re.compile(r"(?:nccl\s*)?v?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
 _DATATYPE = re.compile(r"\bdtype (\w+)|\b(\w+) datatype\b")
@@ -197,12 +198,14 @@ def _told(entry: Entry) -> Iterable[str]:
     """Yield the variables that an index names in words, ``NCCL_A=NCCL_B=1`` for two of them, also without ``NCCL_``."""
     for column in ("algo", "notes", "intra_link", "inter_link"):
         for found in _VARIABLE.finditer(entry[column]):
+            if _OTHERS.search(entry[column][: found.start()]):
+                continue  # what another run had: "391 with NCCL_MIN_CTAS=24"
             names = [name for name in found[1].rstrip("=").split("=") if name.startswith("NCCL_") or f"NCCL_{name}" in USED]
             for name in names:
                 value = str(parse_bytes(found[2])) if " " in found[2] else found[2].rstrip(".:")
                 yield f"NCCL_{name.removeprefix('NCCL_')}={value}"
-        for pairs in _QUEUE_PAIRS.findall(entry[column]):
-            yield f"NCCL_IB_QPS_PER_CONNECTION={pairs}"
+    for pairs in _QUEUE_PAIRS.findall(entry["algo"]):
+        yield f"NCCL_IB_QPS_PER_CONNECTION={pairs}"
 
 
 def _forced(text: str, names: tuple[str, ...]) -> str:

@@ -144,10 +144,17 @@ def test_hosts_of_one_nvlink_domain_are_one_server(gpus: int, hosts: int, racks:
         ("NCCL_ALGO=Ring,Tree, two of them", ("NCCL_ALGO=Ring,Tree",)),
         ("NCCL_NTHREADS=128,NCCL_CROSS_NIC=1", ("NCCL_NTHREADS=128", "NCCL_CROSS_NIC=1")),
         ("NCCL_P2P_LEVEL allows SYS; UCX_TLS=rc", ()),
+        ("run with NCCL_NTHREADS=256", ("NCCL_NTHREADS=256",)),
+        ("320 GB/s is low; 391 with NCCL_MIN_CTAS=24 and 2 QPs per connection", ()),
+        ("MIN_CTAS=24, NVLSTREE_MAX_CHUNKSIZE=512 KiB", ("NCCL_MIN_CTAS=24", "NCCL_NVLSTREE_MAX_CHUNKSIZE=524288")),
     ],
 )
 def test_variables_are_read_out_of_notes(words: str, told: tuple[str, ...]) -> None:
     assert environment(notes=words) == told
+
+
+def test_queue_pairs_are_read_where_it_says_what_was_forced() -> None:
+    assert environment(algo="Ring (forced), MIN_CTAS=24, 2 QPs") == ("NCCL_MIN_CTAS=24", "NCCL_IB_QPS_PER_CONNECTION=2")
 
 
 @pytest.mark.parametrize("column", ["algo", "notes", "intra_link", "inter_link"])
