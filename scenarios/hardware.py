@@ -195,7 +195,8 @@ def _datatype(notes: str, remarks: list[str]) -> str:
 
 
 def _told(entry: Entry) -> Iterable[str]:
-    """Yield the variables that an index names in words, ``NCCL_A=NCCL_B=1`` for two of them, also without ``NCCL_``."""
+    """Yield the variables that an index names in words, ``NCCL_A=NCCL_B=1`` for two of them, also without
+    ``NCCL_`` where their names have a line in them."""
     for column in ("algo", "notes", "intra_link", "inter_link"):
         for found in _VARIABLE.finditer(entry[column]):
             if _OTHERS.search(entry[column][: found.start()]):
@@ -204,8 +205,10 @@ def _told(entry: Entry) -> Iterable[str]:
             for name in names:
                 value = str(parse_bytes(found[2])) if " " in found[2] else found[2].rstrip(".:")
                 yield f"NCCL_{name.removeprefix('NCCL_')}={value}"
-    for pairs in _QUEUE_PAIRS.findall(entry["algo"]):
-        yield f"NCCL_IB_QPS_PER_CONNECTION={pairs}"
+    pairs = _QUEUE_PAIRS.findall(entry["algo"])
+    stated = any("QPS_PER_CONNECTION=" in entry[column] for column in ("algo", "notes"))
+    if len(pairs) == 1 and not stated:
+        yield f"NCCL_IB_QPS_PER_CONNECTION={pairs[0]}"
 
 
 def _forced(text: str, names: tuple[str, ...]) -> str:

@@ -88,7 +88,8 @@ def perf(
     head[0] += "".join(f", {words}" for words in first.nccl.words)
     head += [*model_words(rows), *chosen]
     if csv != "-" and layout != "json" and not stopped:
-        head += _host_band(first, rows)
+        with contextlib.suppress(KeyboardInterrupt):  # the table stands without it
+            head += _host_band(first, rows)
     if csv == "-":
         text = csv_text(rows)
     elif layout == "json":
@@ -106,14 +107,15 @@ def perf(
 
 def _host_band(first: Spec, rows: list[Row]) -> list[str]:
     """Return a line about the slowest machine that was measured, where data is staged in memory whose rate nobody knows."""
-    from scenarios.host_band import KNOWN, SLOW, beside
+    from scenarios.host_band import KNOWN, SLOW, slower
     from topologies.profiles import load_profile
 
-    found = beside(first, rows)
+    with Progress(len(rows)) as progress:
+        found = slower(first, rows, lambda row: progress.step(f"{options.size_words(row.size_bytes)} on a slower host"))
     if not found:
         return []
     best, worst = (f"{load_profile(name).effective_rate_bytes_per_s / 1e9:g}" for name in (KNOWN, SLOW))
-    times = ", ".join(f"{one.row.size_bytes} B {one.slow_us:.0f} us (here {one.row.time_us:.0f})" for one in found)
+    times = ", ".join(f"{one.shown.size_bytes} B {one.slow_us:.0f} us (here {one.shown.time_us:.0f})" for one in found)
     return [
         f"band: data is staged in host memory, at {best} GB/s a socket, the best that was measured; where all GPUs stage at "
         f"{worst}, the worst: {times}; a profile of the family memory says which yours is"

@@ -17,6 +17,8 @@ from netsim.units import parse_rate, parse_time
 FOLDER = Path(__file__).parent / "gpus_data"
 """Where the files of the generations are."""
 _PCIE = "pcie"
+_MOST_SHARE = 4.0
+"""On half of a block's rates: more than any block that was measured does."""
 _OLDEST = "ampere"
 _SMALL_INTEGERS = ("int8", "uint8")
 # Where a file gives three rates, what each primitive does decides which is its own.
@@ -179,4 +181,14 @@ def read_costs(path: str | Path) -> dict[str, Any]:
             raise NetsimError(
                 f"{path}: [{table}] lacks {', '.join(missing)}; a file of kernel costs has {', '.join(keys)} there"
             )
+    _check_share(file, path, "p2p", "share", _MOST_SHARE)
+    if "tree" in file.get("nvls", {}):
+        _check_share(file, path, "nvls", "tree", 1.0)
     return file
+
+
+def _check_share(file: dict[str, Any], path: str | Path, table: str, key: str, most: float) -> None:
+    """Refuse a share that is no number above zero, or more than makes sense."""
+    value = file[table][key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+        raise NetsimError(f"{path}: [{table}] {key} is {value!r}; accepted are numbers above 0, at most {most:g}")

@@ -1,6 +1,10 @@
+from pathlib import Path
+
 import pytest
 
-from netsim.nccl.gpus import costs, generation, source
+from netsim.errors import NetsimError
+from netsim.nccl.gpus import FOLDER, costs, generation, read_costs, source
+from scenarios.fit_parameters import stated
 
 
 @pytest.mark.parametrize(
@@ -28,6 +32,25 @@ def test_every_generation_has_figures_with_a_source_for_all_uses(name):
         assert ring.start_s > 0
         assert peers.start_s > 0
         assert nvls.start_s >= 0
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value"),
+    [("nvls", "tree", "0"), ("nvls", "tree", "1.5"), ("nvls", "tree", '"fast"'), ("nvls", "tree", "true"),
+     ("p2p", "share", "0"), ("p2p", "share", '"x"'), ("p2p", "share", "inf")],
+)  # fmt: skip
+def test_a_share_that_makes_no_sense_is_refused_with_its_place(tmp_path: Path, table: str, key: str, value: str) -> None:
+    path = tmp_path / "costs.toml"
+    text = (FOLDER / "hopper.toml").read_text(encoding="utf-8")
+    path.write_text(stated(text, f"{table}.{key}", value), encoding="utf-8")
+    with pytest.raises(NetsimError, match=rf"costs.toml: \[{table}\] {key} is .*; accepted are numbers above 0, at most"):
+        read_costs(path)
+
+
+def test_where_trees_join_nodes_nvls_copies_at_a_part_of_its_rate():
+    alone, joined = (costs("hopper", "simple", nvls=True, trees=trees) for trees in (False, True))
+    assert 0.8 < joined.nvls_rate / alone.nvls_rate < 1
+    assert joined.nvls_reduce_rate == alone.nvls_reduce_rate
 
 
 GENERATIONS = ("ampere", "hopper", "blackwell")
