@@ -195,8 +195,10 @@ def _datatype(notes: str, remarks: list[str]) -> str:
 
 
 def _told(entry: Entry) -> Iterable[str]:
-    """Yield the variables that an index names in words, ``NCCL_A=NCCL_B=1`` for two of them, also without
-    ``NCCL_`` where their names have a line in them."""
+    """Yield the variables that an index names in words, ``NCCL_A=NCCL_B=1`` for two of them.
+
+    ``NCCL_`` may be missing where a name has a line in it: ``MIN_CTAS=24``.
+    """
     for column in ("algo", "notes", "intra_link", "inter_link"):
         for found in _VARIABLE.finditer(entry[column]):
             if _OTHERS.search(entry[column][: found.start()]):
