@@ -126,11 +126,15 @@ def _sourced(text: str, key: str, words: str, *, keep: bool) -> str:
     before = str(tomllib.loads(text).get(key, ""))
     if keep and before:
         words = f"{words}; the rest {before}"
-    # A JSON string is a TOML basic string.
-    value = json.dumps(words, ensure_ascii=False)
+    value = _quoted(words)
     if f"\n{key} = " in f"\n{text}":
         return stated(text, key, value)
-    return stated(text, "source", f"{json.dumps(str(tomllib.loads(text)['source']), ensure_ascii=False)}\n{key} = {value}")
+    return stated(text, "source", f"{_quoted(str(tomllib.loads(text)['source']))}\n{key} = {value}")
+
+
+def _quoted(words: str) -> str:
+    """Write text in TOML: as in JSON, but that DEL is escaped too."""
+    return json.dumps(words, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _check(text: str, *, kernels: bool) -> None:

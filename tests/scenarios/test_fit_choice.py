@@ -40,6 +40,11 @@ def test_servers_use_their_network_too() -> None:
     assert width["ndr400:latency_ll"] > width["nvlink4:latency_ll"]
 
 
+def test_what_only_networks_have_is_fitted_by_default() -> None:
+    found = names(chosen(series(Machine("hgx-h100", nodes=2, nic="efa100:nics=8,ports=4"))))
+    assert {"efa100:spread", "efa100:proxy_ll", "hopper:nvls.tree"} <= set(found)
+
+
 def test_a_textbook_run_has_a_line_and_a_constant() -> None:
     assert names(chosen(series(Machine("ideal-switch:4@1GB/s,1us"), "ideal"))) == [
         "topology:latency",
