@@ -24,7 +24,8 @@ MOST_BYTES = 64 << 20
 _NEEDED = ("size_bytes", "time_us")
 
 # What launchers put in front of a line: mpirun's "[1,0]<stdout>:", srun's "0: ".
-_PREFIX = re.compile(r"\s*(?:\[\d+,\d+\]<\w+>:|\d+:(?=\s))")
+# Bounded, so that a long line costs no more than its length times that.
+_PREFIX = re.compile(r"\s{0,64}(?:\[\d{1,9},\d{1,9}\]<\w{1,64}>:|\d{1,9}:(?=\s))")
 _TYPES = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|f8e[0-9]m[0-9]|fp8_\w+|char")
 _TITLES = ("size", "count", "type")
 # No buffer has more; Python reads no number of thousands of digits, and no float holds one of hundreds.

@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,11 @@ def test_a_line_that_is_no_csv_is_named(tmp_path):
     path.write_text("x" * 140_000, encoding="utf-8")
     with pytest.raises(ScenarioError, match=r"long\.csv:1: is no line of a CSV"):
         read_measured(path)
+
+
+@pytest.mark.parametrize("line", ["1" * 1_000_000, " " * 1_000_000, "[1,1]<" + "a" * 1_000_000])
+def test_a_long_line_takes_no_longer_than_many_short_ones(line):
+    start = time.process_time()
+    assert logged_times(line) == []
+    # A few seconds at most; a search from every letter to the end takes hours.
+    assert time.process_time() - start < 20
