@@ -177,8 +177,10 @@ def _kernels(spec: Spec) -> dict[str, Path]:
     if spec.nccl.kernel_costs is not None:
         path = Path(spec.nccl.kernel_costs)
         named = str(gpus.read_costs(path).get("name", ""))
-        # The name becomes that of a file, and part of what the user names for a parameter.
-        return {next((name for name in (named, path.stem) if _FILE_NAME.fullmatch(name)), "kernel_costs"): path}
+        # The name becomes that of a file, and part of what the user names for a parameter, beside those of links.
+        taken = (TOPOLOGY, CALL, *profiles.profile_names())
+        fit_names = (name for name in (named, path.stem) if _FILE_NAME.fullmatch(name) and name not in taken)
+        return {next(fit_names, "kernel_costs"): path}
     name = generation_of(communicator_of(spec.machine, spec.nccl))
     return {name: component_file(name)}
 

@@ -96,7 +96,10 @@ def test_a_number_that_is_named_twice_is_refused(names: list[str], word: str) ->
         chosen(series(Machine("hgx-h100")), names)
 
 
-@pytest.mark.parametrize(("name", "file"), [("../evil", "mine"), ("my gpu", "mine"), ("hopper-x", "hopper-x")])
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("../evil", "mine"), ("my gpu", "mine"), ("call", "mine"), ("nvlink4", "mine"), ("hopper-x", "hopper-x")],
+)
 def test_a_name_that_is_none_of_a_file_gives_way_to_the_files(
     repository: Path, tmp_path: Path, name: str, file: str
 ) -> None:
