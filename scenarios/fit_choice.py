@@ -20,12 +20,13 @@ from netsim.schedule.protocols import IDEAL
 from netsim.units import parse_time
 from scenarios.fit_parameters import CALL, DEFAULTS, TOPOLOGY, WIDTH, Parameter, component_file, keys_of
 from scenarios.fit_series import Series
-from scenarios.machine import Machine, graph_of, router_of
+from scenarios.machine import Machine, graph_of, nic_name, router_of
 from scenarios.nccl import NcclOptions, communicator_of
 from scenarios.run import Spec
 from topologies import profiles
 from topologies.study import is_study_text
 
+_FILE_NAME = re.compile(r"\w[\w.-]{0,63}", re.ASCII)
 _MANY = 16
 """Ranks up to which the routes between all of them are looked at, and not only those of the first and to neighbours."""
 
@@ -105,7 +106,8 @@ def chosen(series: Sequence[Series], names: Sequence[str] = ()) -> tuple[list[Pa
     if not names:
         return listed, list(used.remarks)
     known = {(one.file, one.keys): one.width for one in listed}
-    found = []
+    found: list[Parameter] = []
+    taken: set[tuple[str, str]] = set()
     for name in names:
         file, colon, rest = name.partition(":")
         keys = tuple(key.strip() for key in rest.split("+"))
@@ -113,6 +115,10 @@ def chosen(series: Sequence[Series], names: Sequence[str] = ()) -> tuple[list[Pa
             raise ScenarioError(f"--parameters: {name!r} is no parameter; write COMPONENT:KEY, such as hopper:ll.start")
         if file not in used.names:
             raise ScenarioError(f"--parameters: {file!r} is used by none of these runs; they use {', '.join(used.names)}")
+        for key in keys:
+            if (file, key) in taken:
+                raise ScenarioError(f"--parameters: {file}:{key} is named twice; every number is fitted once")
+            taken.add((file, key))
         width = known.get(
             (file, keys), next((one.width for one in listed if one.file == file and keys[0] in one.keys), WIDTH)
         )
@@ -170,7 +176,11 @@ def _constant_s() -> float:
 def _kernels(spec: Spec) -> dict[str, Path]:
     if spec.nccl.kernel_costs is not None:
         path = Path(spec.nccl.kernel_costs)
-        return {str(gpus.read_costs(path).get("name", path.stem)): path}
+        named = str(gpus.read_costs(path).get("name", ""))
+        # The name becomes that of a file, and part of what the user names for a parameter, beside those of links.
+        taken = (TOPOLOGY, CALL, *profiles.profile_names())
+        fit_names = (name for name in (named, path.stem) if _FILE_NAME.fullmatch(name) and name not in taken)
+        return {next(fit_names, "kernel_costs"): path}
     name = generation_of(communicator_of(spec.machine, spec.nccl))
     return {name: component_file(name)}
 
@@ -189,7 +199,7 @@ def _links(spec: Spec, remarks: dict[str, None]) -> dict[str, tuple[str, Path]]:
             remarks[f"not fitted: links of the kind {kind or 'without a name'}, which come from no profile"] = None
         else:
             found[own[1]] = (own[0], own[2])
-    for family in {family for family, _ in found.values()}:
+    for family in dict.fromkeys(family for family, _ in found.values()):
         alike = [name for name, (of, _) in found.items() if of == family]
         if len(alike) > 1:
             words = f"not fitted: links of {' and '.join(alike)}, as one profile of their family would replace both"
@@ -201,9 +211,14 @@ def _links(spec: Spec, remarks: dict[str, None]) -> dict[str, tuple[str, Path]]:
 def _own(machine: Machine, kind: str) -> tuple[str, str, Path] | None:
     """Return the family, the name and the file of the profile that a kind of link comes from."""
     base = re.sub(r"_x\d+$", "", kind)
-    for name in (one.strip() for one in (machine.profile or "").split(",") if one.strip()):
+    given = [one.strip() for one in (machine.profile or "").split(",") if one.strip()]
+    # A profile lies over the NICs, so it is asked before theirs.
+    given += [nic_name(machine.nic)] if machine.nic is not None else []
+    for name in given:
+        if not name.endswith(".toml") and "/" not in name:
+            continue
         profile = profiles.load_profile(name)
-        if profile.name in (kind, base, base.removeprefix("c2c_")) and name.endswith(".toml"):
+        if profile.name in (kind, base, base.removeprefix("c2c_")):
             return profile.family, profile.name, Path(name)
     for name in (kind, base):
         if re.fullmatch(r"[\w.-]+", name) and (profiles.FOLDER / f"{name}.toml").is_file():

@@ -22,10 +22,13 @@ from netsim.nccl import gpus
 from netsim.nccl.environment import notes, read_assignments
 from netsim.schedule.protocols import IDEAL
 from netsim.units import parse_rate, parse_time
-from scenarios.fit_parameters import CALL, TOPOLOGY, Parameter, is_kernel_costs, scaled, stated, study_parts
+from scenarios.fit_choice import generation_used, kinds_of
+from scenarios.fit_parameters import CALL, TOPOLOGY, Parameter, Point, is_kernel_costs, scaled, stated, study_parts
 from scenarios.fit_search import Fitted, Outcome
 from scenarios.fit_series import Series
 from scenarios.machine import Machine
+from scenarios.nccl import NcclOptions
+from scenarios.run import Spec
 from topologies import profiles
 from topologies.link_protocols import KEYS as PROTOCOL_KEYS
 
@@ -94,7 +97,7 @@ def _component(fitted: Sequence[Fitted], name: str, logs: int) -> str:
     """Return the text of a component with its fitted numbers, their intervals, the date and the source."""
     source = fitted[0].parameter.path
     assert source is not None
-    text = source.read_text(encoding="utf-8")
+    text = fitted[0].parameter.text
     for one in fitted:
         first = value_words(one.parameter, one.interval[0]), value_words(one.parameter, one.interval[1])
         for key in one.parameter.keys:
@@ -123,11 +126,15 @@ def _sourced(text: str, key: str, words: str, *, keep: bool) -> str:
     before = str(tomllib.loads(text).get(key, ""))
     if keep and before:
         words = f"{words}; the rest {before}"
-    # A JSON string is a TOML basic string.
-    value = json.dumps(words, ensure_ascii=False)
+    value = _quoted(words)
     if f"\n{key} = " in f"\n{text}":
         return stated(text, key, value)
-    return stated(text, "source", f"{json.dumps(str(tomllib.loads(text)['source']), ensure_ascii=False)}\n{key} = {value}")
+    return stated(text, "source", f"{_quoted(str(tomllib.loads(text)['source']))}\n{key} = {value}")
+
+
+def _quoted(words: str) -> str:
+    """Write text in TOML: as in JSON, but that DEL is escaped too."""
+    return json.dumps(words, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _check(text: str, *, kernels: bool) -> None:
@@ -177,36 +184,41 @@ def constant_us(outcome: Outcome) -> float:
 
 def command(one: Series, outcome: Outcome, files: Sequence[Path]) -> str:
     """Return the command line that repeats a series with what was fitted."""
-    spec, machine = one.spec, one.spec.machine
+    spec = _with_files(one.spec, files)
+    machine = spec.machine
     words = ["netsim", "perf", spec.collective, "--topology", fitted_topology(machine.topology, outcome)]
-    words += _machine_words(machine, [path for path in files if not is_kernel_costs(path)])
+    words += _machine_words(machine)
     words += ["--algo", spec.algorithm] if spec.algorithm != "auto" else []
     if spec.protocol == IDEAL:
         words += ["--proto", IDEAL]
     else:
         words += ["--proto", spec.protocol] if spec.protocol != "auto" else []
-        words += _nccl_words(one, [path for path in files if is_kernel_costs(path)])
+        words += _nccl_words(spec.nccl)
     sizes = [size for size, _ in one.rows]
     words += ["-b", str(sizes[0]), "-e", str(sizes[-1]), "-f", "2"]
     return shlex.join(words)
 
 
-def _machine_words(machine: Machine, links: Sequence[Path]) -> list[str]:
+def _with_files(spec: Spec, files: Sequence[Path]) -> Spec:
+    """Return a run with those of some files that are of its components, as the fit itself ran it."""
+    costs = tuple((path.stem, str(path)) for path in files if is_kernel_costs(path))
+    links = tuple((path.stem, str(path)) for path in files if not is_kernel_costs(path))
+    kinds = kinds_of(spec.machine) if links else frozenset()
+    generation = generation_used(spec.machine, spec.nccl) if costs and spec.protocol != IDEAL else ""
+    return Point(costs, links).applied(spec, kinds, generation)
+
+
+def _machine_words(machine: Machine) -> list[str]:
     words = ["--nodes", str(machine.nodes)] if machine.nodes > 1 else []
     words += ["--nic", machine.nic] if machine.nic else []
     words += ["--fabric", machine.fabric] if machine.fabric != Machine.fabric else []
     words += ["-g", str(machine.gpus_per_node)] if machine.gpus_per_node else []
     words += [] if machine.gpudirect else ["--no-gpudirect"]
     words += ["--rate", machine.rate] if machine.rate != Machine.rate else []
-    families = {profiles.load_profile(str(path)).family for path in links}
-    own = [name.strip() for name in (machine.profile or "").split(",") if name.strip()]
-    kept = [name for name in own if profiles.load_profile(name).family not in families]
-    stated_links = ",".join((*kept, *map(str, links)))
-    return [*words, "--profile", stated_links] if stated_links else words
+    return [*words, "--profile", machine.profile] if machine.profile else words
 
 
-def _nccl_words(one: Series, costs: Sequence[Path]) -> list[str]:
-    told = one.spec.nccl
+def _nccl_words(told: NcclOptions) -> list[str]:
     words = ["--nccl-version", told.version]
     for assignment in told.environment:
         # What changes nothing would only be said on stderr.
@@ -217,5 +229,4 @@ def _nccl_words(one: Series, costs: Sequence[Path]) -> list[str]:
     words += ["--gpus-per-process", str(told.gpus_per_process)] if told.gpus_per_process > 1 else []
     words += ["-d", told.datatype] if told.datatype != "float" else []
     words += ["-o", told.operator] if told.operator != "sum" else []
-    file = str(costs[0]) if costs else told.kernel_costs
-    return [*words, "--kernel-costs", file] if file else words
+    return [*words, "--kernel-costs", told.kernel_costs] if told.kernel_costs else words

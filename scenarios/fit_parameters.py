@@ -9,7 +9,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from netsim.errors import ScenarioError
 from netsim.nccl import gpus
 from netsim.schedule.protocols import IDEAL
 from netsim.units import parse_rate, parse_time
-from scenarios.machine import Machine
+from scenarios.machine import Machine, nic_name
 from scenarios.run import Spec
 from topologies import profiles
+from topologies.nics import OWN
 
 DEFAULTS = Path(__file__).with_name("calibration.toml")
 TOPOLOGY = "topology"
@@ -47,6 +48,12 @@ class Parameter:
     """The file itself, if it is not the one that comes with netsim."""
     start_s: float = 0.0
     """For a constant: where it starts, in seconds."""
+    text: str = field(init=False, repr=False, compare=False)
+    """Of the file as it was at first: what a fit writes may take its place."""
+
+    def __post_init__(self) -> None:
+        path = self.path
+        object.__setattr__(self, "text", "" if path is None else path.read_text(encoding="utf-8"))
 
     @property
     def name(self) -> str:
@@ -64,16 +71,14 @@ class Parameter:
             return f"{self.start_s * 1e6:g} us"
         if self.file == TOPOLOGY:
             return str(study_parts(topology)[self.keys[0]]).strip()
-        path = self.path
-        assert path is not None
-        return str(_value(path.read_text(encoding="utf-8"), self.keys[0], str(path)))
+        return str(_value(self.text, self.keys[0], str(self.path)))
 
     def most(self) -> float:
         """Return the largest factor that makes sense: payload is no faster than the line, and a share no more than 1."""
         path = self.path
         if path is None or is_kernel_costs(path):
             return math.inf
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(self.text)
         limits = [math.inf]
         for key in self.keys:
             if key == "effective_rate":
@@ -102,7 +107,7 @@ class Point:
         for kind, path in self.links:
             if _is_nic(machine, kind):
                 assert machine.nic is not None
-                machine = replace(machine, nic=path + machine.nic[len(_nic_of(machine.nic)) :])
+                machine = replace(machine, nic=path + machine.nic[len(nic_name(machine.nic)) :])
             elif kind in kinds:
                 family = profiles.load_profile(path).family
                 own = [name.strip() for name in (machine.profile or "").split(",") if name.strip()]
@@ -116,19 +121,12 @@ class Point:
         return replace(spec, machine=machine, nccl=nccl)
 
 
-def _nic_of(text: str) -> str:
-    """Return the name or path of a NIC's text, without its options."""
-    head, colon, options = text.rpartition(":")
-    return head if colon and "=" in options else text
-
-
 def _is_nic(machine: Machine, kind: str) -> bool:
     """Say whether a kind is that of the NICs which a machine is given, and no profile is laid over them."""
-    if machine.nic is None:
+    if machine.nic is None or nic_name(machine.nic) == OWN:
         return False
-    name = _nic_of(machine.nic)
-    laid = [profiles.load_profile(one.strip()).name for one in (machine.profile or "").split(",") if one.strip()]
-    return kind not in laid and (name == kind or (name.endswith(".toml") and profiles.load_profile(name).name == kind))
+    laid = [profiles.load_profile(one.strip()).family for one in (machine.profile or "").split(",") if one.strip()]
+    return "nic" not in laid and profiles.load_profile(nic_name(machine.nic)).name == kind
 
 
 def write_point(parameters: Sequence[Parameter], values: Sequence[float], folder: Path) -> Point:
@@ -147,7 +145,7 @@ def write_point(parameters: Sequence[Parameter], values: Sequence[float], folder
         source = chosen[0][0].path
         if source is None:
             continue
-        text = source.read_text(encoding="utf-8")
+        text = chosen[0][0].text
         for parameter, value in chosen:
             for key in parameter.keys:
                 text = scaled(text, key, math.exp(value), str(source))

@@ -67,8 +67,6 @@ class Reach:
     half_bytes: float | None
     """Size from which half of that is reached; None if the smallest reaches it."""
     ninety_bytes: float | None
-    largest_bytes: int
-    """Largest size that was looked at."""
 
     @property
     def busbw_GBps(self) -> float:  # noqa: N802
@@ -185,7 +183,7 @@ def reach(one: Series, after: Sequence[Simulated | None], task: Task) -> Reach |
         return None
     best = max(size / time for size, time in times)
     half, ninety = (_reached(times, share * best, time_us) for share in (0.5, 0.9))
-    return Reach(one, times[0][1], best / 1e3, half, ninety, times[-1][0])
+    return Reach(one, times[0][1], best / 1e3, half, ninety)
 
 
 def _reached(times: Sequence[tuple[int, float]], wanted: float, time_us: Callable[[int], float]) -> float | None:

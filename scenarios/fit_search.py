@@ -37,7 +37,7 @@ _STEP = 0.1
 _DAMPINGS = (0.0, 0.3, 1.0, 3.0, 10.0)
 """On the diagonal of the normal equations, after Levenberg and Marquardt: where times have steps, straight lines mislead."""
 _FINE_STEP = 0.005
-"""The same where all runs are the textbook's, whose times are smooth."""
+"""Relative step of the finite differences where all runs are the textbook's, whose times are smooth."""
 _MOST_MOVE = 0.7
 """Most that a logarithm moves at once."""
 _UNSEEN = 1e-9

@@ -29,6 +29,8 @@ from topologies.options import check_keys, split_options, whole
 KEYS = ("gpus", "algo", "proto", "collective")
 """What may be said of one file, behind its name."""
 _FAILED = "FAILED"
+_MOST_REASONS = 3
+"""Reasons that a message has room for."""
 _RATIO_OFF = 0.02
 """Difference of ratios of bandwidths from which they are those of another number of GPUs."""
 
@@ -87,13 +89,19 @@ def read_series(names: Sequence[str], wanted: Wanted, left_out: list[str] | None
         One sentence for what cannot be read, contradicts the machine, or leaves no row.
     """
     found: list[Series] = []
+    left_out = [] if left_out is None else left_out
     for name in names:
         if Path(name).is_dir():
-            found += _of_folder(name, wanted, [] if left_out is None else left_out)
+            found += _of_folder(name, wanted, left_out)
         else:
             found.append(_of_file(name, wanted))
     if not found:
-        raise ScenarioError(f"no table in {' and '.join(names)} is scored and mapped to a machine; nothing to fit to")
+        reasons = "; ".join(dict.fromkeys(left_out[:_MOST_REASONS]))
+        more = f"; and {len(left_out) - _MOST_REASONS} more" if len(left_out) > _MOST_REASONS else ""
+        raise ScenarioError(
+            f"no table in {' and '.join(names)} is scored and mapped to a machine; nothing to fit to"
+            + (f" ({reasons}{more})" if reasons else "")
+        )
     return found
 
 
@@ -131,9 +139,10 @@ def _of_folder(name: str, wanted: Wanted, left_out: list[str]) -> list[Series]:
             machine = replace(machine, gpus_per_node=machine.gpus_per_node or per_server)
             one = replace(one, spec=replace(one.spec, machine=machine))
             _check_ranks(one.name, one.ranks, machine)
-        rows = _within(one.rows, wanted.sizes)
+        remarks = list(one.remarks)
+        rows = _within(one.rows, wanted.sizes, remarks)
         if rows:
-            found.append(replace(one, rows=rows))
+            found.append(replace(one, rows=rows, remarks=tuple(remarks)))
         else:
             left_out.append(f"left out: {one.name}: no row is of the sizes that take part")
     return found
@@ -156,7 +165,13 @@ def _of_file(name: str, wanted: Wanted) -> Series:
     ratio = _bus_factor_off(logged, collective, ranks)
     if ratio is not None:
         remarks.append(ratio)
-    return Series(Path(path).name, spec, ranks, _rows(path, logged, spec, wanted, remarks), tuple(remarks))
+    rows = _rows(path, logged, spec, wanted, remarks)
+    return Series(_shown(Path(path).name), spec, ranks, rows, tuple(remarks))
+
+
+def _shown(name: str) -> str:
+    """Return a file's name as tables and sources can have it: names on disk may be of any bytes."""
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def _split(name: str) -> tuple[str, dict[str, str]]:
@@ -233,9 +248,13 @@ def _spec(
 def _rows(path: str, logged: Logged, spec: Spec, wanted: Wanted, remarks: list[str]) -> tuple[tuple[int, float], ...]:
     """Return the rows that take part; a size that stands there twice keeps its first time."""
     times: dict[int, float] = {}
+    again = 0
     for size, time_us in logged.times:
         if size and time_us:
+            again += size in times
             times.setdefault(size, time_us)
+    if again:
+        remarks.append(f"left out: {again} row{'s' * (again > 1)} of a size that stands there before; its first time counts")
     sizes = sorted(times)
     if not sizes:
         raise ScenarioError(f"{path}: has no row with a size and a time above zero; nothing to fit to")
@@ -246,7 +265,7 @@ def _rows(path: str, logged: Logged, spec: Spec, wanted: Wanted, remarks: list[s
         chosen = set(sizes[first:])
     if first:
         remarks.append(f"left out: the first {first} row{'s' * (first > 1)}, a warm-up")
-    rows = _within(tuple((size, times[size]) for size in sizes if size in chosen), wanted.sizes)
+    rows = _within(tuple((size, times[size]) for size in sizes if size in chosen), wanted.sizes, remarks)
     if not rows:
         low, high = wanted.sizes
         raise ScenarioError(
@@ -255,8 +274,15 @@ def _rows(path: str, logged: Logged, spec: Spec, wanted: Wanted, remarks: list[s
     return rows
 
 
-def _within(rows: tuple[tuple[int, float], ...], sizes: tuple[int, int]) -> tuple[tuple[int, float], ...]:
-    return tuple(row for row in rows if sizes[0] <= row[0] <= sizes[1])
+def _within(
+    rows: tuple[tuple[int, float], ...], sizes: tuple[int, int], remarks: list[str]
+) -> tuple[tuple[int, float], ...]:
+    kept = tuple(row for row in rows if sizes[0] <= row[0] <= sizes[1])
+    beyond = len(rows) - len(kept)
+    if beyond:
+        span = f"{format_bytes(sizes[0])} to {format_bytes(sizes[1])}"
+        remarks.append(f"left out: {beyond} row{'s' * (beyond > 1)} not of {span}, which -b and -e say")
+    return kept
 
 
 def _bus_factor_off(logged: Logged, collective: str, ranks: int) -> str | None:

@@ -28,7 +28,7 @@ _SIZES = "size_bytes"
 _WANTED = "a log of NCCL_DEBUG=INFO or of nccl-tests is wanted"
 _TEST = re.compile(rf"\b({'|'.join(COLLECTIVES)})_perf(?:_mpi)?\b")
 _BUFFERS = re.compile(r"_perf(?:_mpi)?\b[^\n]* -R *([012])\b")
-_HEAD = re.compile(r"nThread \d+ nGpus (\d+) minBytes [^\n]*")
+_HEAD = re.compile(r"nThread \d+ nGpus (\d{1,9}) minBytes [^\n]*")
 _ROW = re.compile(rf"\b\d+ +\d+ +({'|'.join(DATATYPES)}) +({'|'.join(OPERATORS)}|none) +-?\d+ +\d")
 _GRAPH = re.compile(r"\bgraph: (\d+)")
 

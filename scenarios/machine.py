@@ -54,9 +54,20 @@ def router_of(machine: Machine, routing: str = "static") -> Router:
 
 
 def _stamps(machine: Machine) -> tuple[tuple[tuple[int, int] | None, ...], ...]:
-    """Return the stamps of every file that a machine may name; options follow the name of a NIC behind a colon."""
-    nic = machine.nic and (machine.nic.rpartition(":")[0] or machine.nic)
-    return stamp(machine.topology), stamp(machine.profile), stamp(nic)
+    """Return the stamps of every file that a machine may name."""
+    return stamp(machine.topology), stamp(machine.profile), stamp(machine.nic and nic_name(machine.nic))
+
+
+def nic_name(text: str) -> str:
+    """Return the name or path of a NIC's text, without its options; as `topologies.nics` reads it.
+
+    Examples
+    --------
+    >>> nic_name("efa100:nics=8,ports=4"), nic_name("rack:7/mine.toml")
+    ('efa100', 'rack:7/mine.toml')
+    """
+    head, colon, options = text.rpartition(":")
+    return head if colon and "=" in options and ":" not in head else text
 
 
 def stamp(names: str | None) -> tuple[tuple[int, int] | None, ...]:

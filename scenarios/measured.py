@@ -24,9 +24,12 @@ MOST_BYTES = 64 << 20
 _NEEDED = ("size_bytes", "time_us")
 
 # What launchers put in front of a line: mpirun's "[1,0]<stdout>:", srun's "0: ".
-_PREFIX = re.compile(r"\s*(?:\[\d+,\d+\]<\w+>:|\d+:(?=\s))")
+# Bounded, so that a long line costs no more than its length times that.
+_PREFIX = re.compile(r"\s{0,64}(?:\[\d{1,9},\d{1,9}\]<\w{1,64}>:|\d{1,9}:(?=\s))")
 _TYPES = re.compile(r"u?int(?:8|32|64)|half|float|double|bfloat16|f8e[0-9]m[0-9]|fp8_\w+|char")
 _TITLES = ("size", "count", "type")
+# No buffer has more; Python reads no number of thousands of digits, and no float holds one of hundreds.
+_COUNTED = re.compile(r"\d{1,18}", re.ASCII)
 _LEAST_BUS = 10.0
 """GB/s from which two decimals tell the ratio of bus to algorithm bandwidth to a thousandth."""
 
@@ -70,7 +73,7 @@ def read_measured(path: str | Path) -> list[tuple[int, float]]:
         raise ScenarioError(
             f"{path}: is empty; it needs a header with {' and '.join(_NEEDED)} and rows, or nccl-tests' rows"
         )
-    header = [name.strip() for name in next(csv.reader([numbered[0][1]]))]
+    header = [name.strip() for name in _cells(numbered[0][1], path, numbered[0][0])]
     missing = [name for name in _NEEDED if name not in header]
     if missing:
         logged = logged_times(text)
@@ -83,7 +86,7 @@ def read_measured(path: str | Path) -> list[tuple[int, float]]:
     size_at, time_at = (header.index(name) for name in _NEEDED)
     points = []
     for number, line in numbered[1:]:
-        cells = next(csv.reader(io.StringIO(line)))
+        cells = _cells(line, path, number)
         if len(cells) <= max(size_at, time_at):
             raise ScenarioError(f"{path}:{number}: has {len(cells)} cells, the header has {len(header)}")
         if not cells[time_at].strip():
@@ -95,6 +98,14 @@ def read_measured(path: str | Path) -> list[tuple[int, float]]:
     if not points:
         raise ScenarioError(f"{path}: has no row with a time")
     return points
+
+
+def _cells(line: str, path: Path, number: int) -> list[str]:
+    """Take a line apart; Python's reader has a limit for one cell."""
+    try:
+        return next(csv.reader(io.StringIO(line)))
+    except csv.Error as error:
+        raise ScenarioError(f"{path}:{number}: is no line of a CSV ({error})") from None
 
 
 def logged_times(text: str) -> list[tuple[int, float]]:
@@ -118,7 +129,7 @@ def logged_rows(text: str) -> list[LoggedRow]:
         if tuple(titles[:3]) == _TITLES and "time" in titles:
             rooted = "root" in titles[: titles.index("time")]
             head = []
-        elif len(words) > 2 and words[0].isdecimal() and words[1].isdecimal() and _TYPES.fullmatch(words[2]):
+        elif len(words) > 2 and all(map(_COUNTED.fullmatch, words[:2])) and _TYPES.fullmatch(words[2]):
             head = words
         elif head and _figures(words):
             # nccl-tests prints a row in three goes, and NCCL may speak between them.

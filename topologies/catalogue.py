@@ -103,8 +103,12 @@ def build(
     graph = cluster(lambda: machine, nodes=nodes, nic=nic, fabric=fabric, gpudirect=direct, rate=rate, port_profile=ports)
     if gpus_per_node is not None:
         _keep_first(graph, gpus_per_node, nodes)
+    # Ports have the profile's figures already, times as many as a NIC joins to one way.
+    laid = frozenset(
+        data["port"] for _, data in graph.nodes(data=True) if ports is not None and data.get("port") is not None
+    )
     for stated in figures.values():
-        _replace_links(graph, stated, rate)
+        _replace_links(graph, stated, rate, laid)
     title += f" x {nodes}" if nodes > 1 else ""
     title += f", {parse_nic(nic).label}" if nic is not None else ""
     title += f", {fabric}" if fabric != "one-switch" else ""
@@ -176,15 +180,15 @@ def _keep_first(graph: "nx.DiGraph[str]", gpus: int, nodes: int) -> None:
     graph.graph["ranks"] = tuple(ranks[rank] for group in groups for rank in group[:gpus])
 
 
-def _replace_links(graph: "nx.DiGraph[str]", profile: Profile, rate: str) -> None:
-    """Give every link of the profile's family the profile's figures, keeping counts and PCI Express widths."""
+def _replace_links(graph: "nx.DiGraph[str]", profile: Profile, rate: str, laid: frozenset[Link] = frozenset()) -> None:
+    """Give every link of the profile's family, but those laid, its figures, keeping counts and PCI Express widths."""
     made: dict[Link, Link | None] = {}
     own = profile.link(rate).kind
     replaced = False
     for _, _, data in graph.edges(data=True):
         link: Link = data["link"]
         if link not in made:
-            made[link] = _like(link, profile, rate)
+            made[link] = None if link in laid else _like(link, profile, rate)
         new = made[link]
         if new is not None:
             data["link"] = new

@@ -51,7 +51,15 @@ def machine(
     """Gather the options that describe a machine; None where no topology is given."""
     if topology is not None:
         return options.machine(topology, nodes, nic, fabric, gpus_per_node, gpudirect, rate, profile)
-    given = {"--nodes": nodes != 1, "--nic": nic, "-g": gpus_per_node, "--profile": profile}
+    given: dict[str, object] = {
+        "--nodes": nodes != 1,
+        "--nic": nic,
+        "--fabric": fabric != "one-switch",
+        "-g": gpus_per_node,
+        "--no-gpudirect": not gpudirect,
+        "--rate": rate != "effective",
+        "--profile": profile,
+    }
     for name, value in given.items():
         if value:
             raise NetsimError(f"{name} says something of a machine; give its --topology too")
@@ -96,7 +104,10 @@ def from_nccl_tests(
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", min=1, help="Processes to work with; one a core if not given.")
     ] = None,
-    csv: Annotated[str | None, typer.Option("--csv", help="Also write every row, before and after, to this file.")] = None,
+    csv: Annotated[
+        str | None,
+        typer.Option("--csv", help="Also write every row, before and after, to this file; - writes them alone to stdout."),
+    ] = None,
 ) -> int:
     """Fit the model's numbers to logs of nccl-tests by running the simulator, and write files that perf takes.
 
@@ -115,7 +126,9 @@ def from_nccl_tests(
     if errors not in MEASURES:
         raise NetsimError(f"--errors: {errors!r} is unknown; accepted are {' and '.join(MEASURES)}")
     folder = _folder(output)
-    target = None if csv is None else options.target_of(csv)
+    if name is not None and not name.isprintable():
+        raise NetsimError(f"--name: {name!r} has what cannot be printed; give a line of plain text such as rack-7")
+    target = None if csv is None or csv == "-" else options.target_of(csv)
     sizes = options.size_of(min_bytes, "-b"), options.size_of(max_bytes, "-e")
     wanted = Wanted(on, asked, algorithm, protocol, kernel_costs, sizes, every_row)
     said: list[str] = []
@@ -133,8 +146,11 @@ def from_nccl_tests(
         write_whole(target, csv_of(series, outcome))
     for words in dict.fromkeys(said):
         print(f"netsim: {words}", file=sys.stderr)
-    for line in report(series, outcome, files, remarks, max_messages=most):
-        print(line)
+    if csv == "-":
+        sys.stdout.write(csv_of(series, outcome))
+    else:
+        for line in report(series, outcome, files, remarks, max_messages=most):
+            print(line)
     if outcome.stopped:
         steps_words = f"{outcome.rounds} step{'s' * (outcome.rounds != 1)}"
         print(f"netsim: stopped after {steps_words}; {folder} holds the best so far", file=sys.stderr)
@@ -146,6 +162,8 @@ def _folder(name: str) -> Path:
     """Return the folder for the files, or say at once why they cannot be written there."""
     if not name:
         raise NetsimError("--output: the name is empty; give a folder such as my_cluster")
+    if "," in name:
+        raise NetsimError(f"--output: {name!r} has a comma, which parts files in --profile; give a folder without one")
     path = Path(name)
     if path.exists() and not path.is_dir():
         raise NetsimError(f"--output: {name!r} is a file; give a folder, which is made if it is missing")
@@ -174,10 +192,11 @@ def _fit(
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="netsim-fit-"))
         pool = stack.enter_context(local_executor(workers)) if workers > 1 else None
         progress = stack.enter_context(Progress(steps))
-        progress.at(1, f"{len(parameters)} parameters, {rows} rows")
+        what = f"{len(parameters)} parameter{'s' * (len(parameters) != 1)}, {rows} row{'s' * (rows != 1)}"
+        progress.at(1, what)
 
         def say(number: int, error: float) -> None:
-            progress.at(min(number + 1, steps), f"{len(parameters)} parameters, {rows} rows, error {error:.1%}")
+            progress.at(min(number + 1, steps), f"{what}, error {error:.1%}")
 
         try:
             return fit(

@@ -47,8 +47,8 @@ def report(
     rows = sum(len(one.rows) for one in series)
     seen = [one for one in outcome.fitted if one.seen]
     yield (
-        f"# netsim {__version__}: {len(seen)} parameter{'s' * (len(seen) != 1)} fitted to {rows} rows of {len(series)} "
-        f"log{'s' * (len(series) != 1)} by simulation, {outcome.rounds} step{'s' * (outcome.rounds != 1)}"
+        f"# netsim {__version__}: {len(seen)} parameter{'s' * (len(seen) != 1)} fitted to {rows} row{'s' * (rows != 1)} of "
+        f"{len(series)} log{'s' * (len(series) != 1)} by simulation, {outcome.rounds} step{'s' * (outcome.rounds != 1)}"
     )
     topology = series[0].spec.machine.topology
     yield from _parameters(seen, topology)
@@ -121,7 +121,8 @@ def _doubts(series: Sequence[Series], outcome: Outcome, remarks: Iterable[str]) 
             yield f"{one.name}: {words}"
     for error in errors_by_series(series, outcome):
         if error.missing and error.name != "all":
-            yield f"{error.name}: {error.missing} rows take no part, as they cannot be simulated or need more --max-messages"
+            words = "1 row takes" if error.missing == 1 else f"{error.missing} rows take"
+            yield f"{error.name}: {words} no part: not simulated, or only with more --max-messages"
     for fitted in outcome.fitted:
         if fitted.at_limit:
             yield f"{fitted.parameter.name} is held at its limit: payload is no faster than the line"

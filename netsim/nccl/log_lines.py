@@ -17,6 +17,8 @@ _HEAD = re.compile(
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _LONGEST = 16_384
+_ABSURD = re.compile(r"\d{100}")
+"""No number of NCCL's or its tests' is so long, and neither Python's reader of whole numbers nor floats have room for it."""
 
 
 class Thread(NamedTuple):
@@ -37,7 +39,7 @@ class Line(NamedTuple):
 
 def lines_of(text: str) -> Iterator[Line]:
     """Yield what NCCL said in order; text of others comes with an empty `Thread`."""
-    raw = [line[:_LONGEST] for line in _COLOURS.sub("", text).splitlines()]
+    raw = [line[:_LONGEST] for line in _COLOURS.sub("", text).splitlines() if not _ABSURD.search(line, 0, _LONGEST)]
     heads = [list(_HEAD.finditer(line)) if "NCCL " in line else [] for line in raw]
     said = Counter(head["host"] for found in heads for head in found if head["host"])
     hosts = {host: _host(host, said) for host in said}

@@ -40,6 +40,11 @@ def test_servers_use_their_network_too() -> None:
     assert width["ndr400:latency_ll"] > width["nvlink4:latency_ll"]
 
 
+def test_what_only_networks_have_is_fitted_by_default() -> None:
+    found = names(chosen(series(Machine("hgx-h100", nodes=2, nic="efa100:nics=8,ports=4"))))
+    assert {"efa100:spread", "efa100:proxy_ll", "hopper:nvls.tree"} <= set(found)
+
+
 def test_a_textbook_run_has_a_line_and_a_constant() -> None:
     assert names(chosen(series(Machine("ideal-switch:4@1GB/s,1us"), "ideal"))) == [
         "topology:latency",
@@ -67,6 +72,41 @@ def test_the_user_names_what_is_fitted() -> None:
     assert [(one.file, one.keys) for one in found] == [("hopper", ("ll.send", "ll.recv")), ("nvlink4", ("latency",))]
     # As calibration.toml has it for rates of LL, and half where it lists nothing.
     assert [one.width for one in found] == [0.3, 0.5]
+
+
+@pytest.mark.parametrize("name", ["ndr400", "mine"])
+def test_a_nic_of_a_file_is_where_a_fit_starts(repository: Path, tmp_path: Path, name: str) -> None:
+    own = tmp_path / "card.toml"
+    text = (repository / "topologies" / "profiles_data" / "ndr400.toml").read_text(encoding="utf-8")
+    own.write_text(stated(stated(text, "latency_ll", '"9 us"'), "name", f'"{name}"'), encoding="utf-8")
+    (one,), _ = chosen(series(Machine("hgx-h100", 2, f"{own}:nics=4")), [f"{name}:latency_ll"])
+    assert (one.source, one.before()) == (own, "9 us")
+
+
+@pytest.mark.parametrize(
+    ("names", "word"),
+    [
+        (["nvlink4:latency_ll", "nvlink4:latency_ll"], "nvlink4:latency_ll"),
+        (["hopper:ll.send+ll.recv", "hopper:ll.recv"], "hopper:ll.recv"),
+        (["hopper:ll.send+ll.send"], "hopper:ll.send"),
+    ],
+)
+def test_a_number_that_is_named_twice_is_refused(names: list[str], word: str) -> None:
+    with pytest.raises(ScenarioError, match=f"{word} is named twice; every number is fitted once"):
+        chosen(series(Machine("hgx-h100")), names)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("../evil", "mine"), ("my gpu", "mine"), ("call", "mine"), ("nvlink4", "mine"), ("hopper-x", "hopper-x")],
+)
+def test_a_name_that_is_none_of_a_file_gives_way_to_the_files(
+    repository: Path, tmp_path: Path, name: str, file: str
+) -> None:
+    costs = tmp_path / "mine.toml"
+    text = (repository / "netsim" / "nccl" / "gpus_data" / "hopper.toml").read_text(encoding="utf-8")
+    costs.write_text(stated(text, "name", f'"{name}"'), encoding="utf-8")
+    assert components(series(Machine("hgx-h100"), kernel_costs=str(costs))).names[0] == file
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from netsim.nccl import gpus
 from scenarios.fit_files import command, constant_us, fitted_topology, value_words, write_files
-from scenarios.fit_parameters import CALL, TOPOLOGY, Parameter, component_file
+from scenarios.fit_parameters import CALL, TOPOLOGY, Parameter, component_file, stated
 from scenarios.fit_search import Fitted, Outcome
 from scenarios.fit_series import Series
 from scenarios.machine import Machine
@@ -68,6 +68,34 @@ def test_a_fit_upon_a_fit_says_both(tmp_path: Path) -> None:
     assert [words.rpartition(": ")[2] for words in told[:2]] == ["simple.start", "ll.start"]
 
 
+def test_a_fit_into_the_file_it_starts_from_tells_its_start(tmp_path: Path) -> None:
+    (first,) = write_files(outcome(fitted("hopper", "ll.start")), series(Machine("hgx-h100")), tmp_path, "one")
+    again = Fitted(Parameter("hopper", ("ll.start",), source=first), 2.0, (1.9, 2.1), 0.1)
+    before = again.parameter.before()
+    (second,) = write_files(outcome(again), series(Machine("hgx-h100")), tmp_path, "two")
+    assert second == first
+    assert gpus.costs(str(second), "ll").start_s == pytest.approx(2.2 * gpus.costs("hopper", "ll").start_s)
+    (row,) = csv.DictReader((tmp_path / "parameters.csv").read_text(encoding="utf-8").splitlines())
+    assert again.parameter.before() == before
+    numbers = [float(row[name].split()[0]) for name in ("before", "after", "low", "high")]
+    assert numbers == pytest.approx([factor * float(before.split()[0]) for factor in (1.0, 2.0, 1.9, 2.1)], rel=1e-3)
+
+
+def test_the_command_keeps_the_options_of_a_nic() -> None:
+    (one,) = series(Machine("hgx-h100", 2, "efa100:nics=8,ports=4"), protocol="auto")
+    words = command(one, outcome(), [component_file("efa100")])
+    assert f"--nic {component_file('efa100')}:nics=8,ports=4 --nccl-version" in words
+    assert "--profile" not in words
+
+
+def test_the_command_names_only_files_of_what_its_run_uses() -> None:
+    (one,) = series(Machine("hgx-h100"), protocol="auto")
+    files = [component_file(name) for name in ("ampere", "hopper", "nvlink3", "nvlink4")]
+    words = command(one, outcome(), files)
+    assert f"--profile {files[3]} --nccl-version" in words
+    assert f"--kernel-costs {files[1]}" in words
+
+
 def test_a_profile_without_a_source_of_latency_gets_one(tmp_path: Path) -> None:
     own = tmp_path / "mine.toml"
     text = component_file("pcie4").read_text(encoding="utf-8")
@@ -89,8 +117,10 @@ def test_what_no_time_depends_on_is_written_nowhere_but_in_the_table(tmp_path: P
     ]
 
 
-def test_numbers_are_written_in_units_that_suit_them() -> None:
-    hop = Parameter("tcpxo200", ("latency_ll",))
+def test_numbers_are_written_in_units_that_suit_them(tmp_path: Path) -> None:
+    own = tmp_path / "tcpxo200.toml"
+    own.write_text(stated(component_file("tcpxo200").read_text(encoding="utf-8"), "latency_ll", '"26850 ns"'))
+    hop = Parameter("tcpxo200", ("latency_ll",), source=own)
     assert (value_words(hop, 1.0), value_words(hop, 0.01)) == ("26.85 us", "268.5 ns")
 
 

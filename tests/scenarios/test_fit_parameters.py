@@ -101,3 +101,13 @@ def test_dates_are_no_numbers_of_a_file():
     keys = list(keys_of(component_file("nvlink4")))
     assert "latency_ll" in keys
     assert "date" not in keys
+
+
+def test_a_nic_of_a_file_takes_the_file_of_its_kind_and_own_ones_stay(tmp_path):
+    own = tmp_path / "card.toml"
+    own.write_text(stated(component_file("ndr400").read_text(encoding="utf-8"), "name", '"mine"'), encoding="utf-8")
+    point = write_point([Parameter("mine", ("latency_ll",), source=own)], [0.0], tmp_path / "out")
+    spec = Spec(Machine("hgx-h100", nodes=2, nic=f"{own}:nics=4"), "all_reduce", 8, protocol="auto")
+    assert point.applied(spec, frozenset({"mine"})).machine.nic == f"{tmp_path / 'out' / 'mine.toml'}:nics=4"
+    brought = replace(spec, machine=replace(spec.machine, nic="own"))
+    assert point.applied(brought, frozenset()).machine == brought.machine

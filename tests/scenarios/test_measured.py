@@ -1,9 +1,10 @@
+import time
 from pathlib import Path
 
 import pytest
 
 from netsim.errors import ScenarioError
-from scenarios.measured import bus_ratio, read_measured
+from scenarios.measured import bus_ratio, logged_times, read_measured
 
 
 def file_with(folder: Path, text: str) -> Path:
@@ -100,3 +101,27 @@ def test_every_log_of_the_samples_that_has_whole_rows_is_read(shared: Path) -> N
     # Each of its six rows is torn in two.
     torn = read_measured(shared / "samples" / "h200x2" / "nccl_tests_all_reduce_debug_info.log")
     assert torn == [(8, 23.31), (64, 21.93), (512, 22.8), (4096, 21.87), (32768, 21.67), (262144, 27.27)]
+
+
+@pytest.mark.parametrize("size", ["9" * 5000, "1" + "0" * 400, "1" + "0" * 90])
+def test_a_row_of_a_size_that_no_buffer_has_is_none(size):
+    row = "1024  256  float  sum  -1  12.50  0.08  0.14  0  12.40  0.08  0.14  0"
+    assert logged_times(f"{row.replace('1024', size)}\n{row}") == [(1024, 12.5)]
+
+
+def test_a_line_that_is_no_csv_is_named(tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text(f"size_bytes,time_us\n8,{'1' * 140_000}\n", encoding="utf-8")
+    with pytest.raises(ScenarioError, match=r"long\.csv:2: is no line of a CSV \(field larger than field limit"):
+        read_measured(path)
+    path.write_text("x" * 140_000, encoding="utf-8")
+    with pytest.raises(ScenarioError, match=r"long\.csv:1: is no line of a CSV"):
+        read_measured(path)
+
+
+@pytest.mark.parametrize("line", ["1" * 1_000_000, " " * 1_000_000, "[1,1]<" + "a" * 1_000_000])
+def test_a_long_line_takes_no_longer_than_many_short_ones(line):
+    start = time.process_time()
+    assert logged_times(line) == []
+    # A few seconds at most; a search from every letter to the end takes hours.
+    assert time.process_time() - start < 20

@@ -85,6 +85,15 @@ def test_a_replaced_profile_keeps_the_width_of_a_slot(tmp_path: Path) -> None:
     assert graph.edges["gpu1", "pcie-0000:01:00.0"]["link"].bandwidth_bytes_per_s == 24e9
 
 
+def test_a_nic_of_several_ports_keeps_the_rate_of_all_under_a_profile() -> None:
+    plain = build("hgx-h100", nodes=2, nic="efa100:nics=8,ports=4")
+    laid = build("hgx-h100", nodes=2, nic="efa100:nics=8,ports=4", profile="efa100")
+    assert dict(laid.edges) == dict(plain.edges)
+    other = build("hgx-h100", nodes=2, nic="efa100:nics=8,ports=4", profile="ndr400").edges["node0/nic0", "network"]["link"]
+    assert other.kind == "ndr400"
+    assert other.bandwidth_bytes_per_s == 4 * load_profile("ndr400").effective_rate_bytes_per_s
+
+
 def test_a_profile_without_links_of_its_family_is_refused() -> None:
     with pytest.raises(ProfileError, match="no link; it has memory, pcie, socket"):
         build("pcie-gen4-8", profile="nvlink4")

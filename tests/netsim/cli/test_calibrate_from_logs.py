@@ -167,6 +167,12 @@ def test_a_folder_of_tables_needs_no_topology(ask: Callable, repository: Path, h
         (f"{RING} -o old.txt", "--output: 'old.txt' is a file; give a folder"),
         (f"{RING} -o no/such", "there is no folder 'no'; make it first"),
         (f"{RING} -o ''", "--output: the name is empty"),
+        (f"{RING} -o my,cluster", "--output: 'my,cluster' has a comma, which parts files in --profile"),
+        ("--fabric rails", "--fabric says something of a machine; give its --topology too"),
+        ("--no-gpudirect", "--no-gpudirect says something of a machine; give its --topology too"),
+        ("--rate line", "--rate says something of a machine; give its --topology too"),
+        (f"{RING} --name 'bad\udcff'", "--name: 'bad\\udcff' has what cannot be printed"),
+        (f"{RING} --name 'del\x7f'", "--name: 'del\\x7f' has what cannot be printed"),
     ],
 )
 def test_what_cannot_be_is_one_sentence_and_writes_nothing(more: str, words: str, ask: Callable, old_log: Path) -> None:
@@ -175,6 +181,53 @@ def test_what_cannot_be_is_one_sentence_and_writes_nothing(more: str, words: str
     assert answer.code == 2
     assert words in answer.sentence()
     assert [path.name for path in old_log.parent.iterdir()] == ["old.txt"]
+
+
+def test_a_fit_into_its_own_folder_tells_where_it_started(ask: Callable, repository: Path, here: Path) -> None:
+    log = repository / "scenarios" / "two_h200.log"
+    words = f"calibrate from-nccl-tests {log} --topology hgx-h200"
+    first = "--parameters hopper:launch.call,nvlink4:effective_rate --steps 2 -o my"
+    assert ask(f"{words} {first}").code == 0
+    starts = {name: row["after"] for name, row in parameters(here / "my").items()}
+    answer = ask(f"{words} {first} --kernel-costs my/hopper.toml --profile my/nvlink4.toml")
+    found = parameters(here / "my")
+    assert {name: row["before"] for name, row in found.items()} == starts
+    for row in found.values():
+        assert number(row["low"]) <= number(row["after"]) <= number(row["high"])
+    # A second fit stays where the first one ended.
+    for row in found.values():
+        assert number(row["after"]) == pytest.approx(number(row["before"]), rel=0.05)
+    assert answer.out.splitlines()[-1].count("my/") == 2
+
+
+def test_rows_alone_go_to_stdout(ask: Callable, old_log: Path, here: Path) -> None:
+    answer = ask(f"calibrate from-nccl-tests {old_log} {RING} -o mine --csv -")
+    assert answer.code == 0
+    rows = list(csv.DictReader(answer.out.splitlines()))
+    assert {row["log"] for row in rows} == {"old.txt"}
+    assert {path.name for path in here.iterdir()} == {"old.txt", "mine"}
+
+
+def test_what_is_left_out_of_a_log_is_said(ask: Callable, old_log: Path) -> None:
+    text = old_log.read_text(encoding="utf-8")
+    old_log.write_text(text + text.splitlines()[-2] + "\n", encoding="utf-8")
+    answer = ask(f"calibrate from-nccl-tests {old_log} {RING} -o mine -e 256M")
+    assert "# old.txt: left out: 1 row of a size that stands there before; its first time counts\n" in answer.out
+    assert "# old.txt: left out: 1 row not of 1 B to 256 MiB, which -b and -e say\n" in answer.out
+
+
+def test_a_log_whose_name_is_no_text_is_read(ask: Callable, old_log: Path, here: Path) -> None:
+    strange = old_log.rename(here / "bad\udcff\x7f.txt")
+    answer = ask("", "calibrate", "from-nccl-tests", str(strange), *shlex.split(RING), "-o", "mine")
+    assert answer.code == 0
+    assert "  bad??.txt " in answer.out
+
+
+def test_why_no_table_of_a_folder_is_left_is_said(ask: Callable, repository: Path, here: Path) -> None:
+    folder = repository / "tests" / "data" / "tables"
+    sentence = ask(f"calibrate from-nccl-tests {folder} -b 1T -e 1T -o mine").sentence()
+    assert "nothing to fit to (left out: " in sentence
+    assert "no row is of the sizes that take part" in sentence
 
 
 def test_times_that_no_such_link_can_reach_are_refused(ask: Callable, here: Path) -> None:
