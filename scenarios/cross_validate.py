@@ -7,14 +7,13 @@ files that come with netsim, which were fitted to all.
 
 import math
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from netsim.errors import NetsimError, ScenarioError
-from scenarios.fit_model import RECIPES, messages_of, recipe
+from scenarios.fit_model import RECIPES, recipe
 from scenarios.fit_parameters import Point, write_point
 from scenarios.fit_predict import Task, predict
 from scenarios.fit_search import fit
@@ -64,12 +63,12 @@ def cross_validate(
     ScenarioError
         If there is no such recipe, it names no groups, or a group leaves nothing to fit to.
     """
-    parameters, series = recipe(name, folders)
-    groups = tomllib.loads(RECIPES.read_text(encoding="utf-8"))[name].get("apart", [])
-    if not groups:
+    wanted = recipe(name, folders)
+    parameters, series, most = wanted.parameters, wanted.series, wanted.max_messages
+    if not wanted.apart:
         raise ScenarioError(f"{RECIPES.name}: {name} names no tables to leave out; apart = [...] does")
     found = []
-    for group in groups:
+    for group in wanted.apart:
         out = [one for one in series if group in one.name]
         rest = [one for one in series if group not in one.name]
         if not out or not rest:
@@ -78,7 +77,6 @@ def cross_validate(
             )
         told(group)
         folder = Path("results") / f"fit_{name}_without_{group}"
-        most = messages_of(name)
         outcome = fit(parameters, rest, folder, rounds=ROUNDS, max_messages=most, executor=executor)
         point = write_point(parameters, outcome.values, folder / "best")
         found.append(

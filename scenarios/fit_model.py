@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from netsim.errors import NetsimError, ScenarioError
@@ -21,8 +22,20 @@ QUICK_MESSAGES = 30_000
 """Rows of more messages do not take part where a recipe is fitted, so that a step takes minutes."""
 
 
-def recipe(name: str, folders: Sequence[str | Path]) -> tuple[list[Parameter], list[Series]]:
-    """Return the parameters and the tables of a fit that ``fits.toml`` describes.
+@dataclass(frozen=True)
+class Recipe:
+    """What ``fits.toml`` says of one fit, with the tables that it is of."""
+
+    parameters: list[Parameter]
+    series: list[Series]
+    max_messages: int
+    """Up to how many messages rows have that take part."""
+    apart: tuple[str, ...]
+    """What the files of tables have in their names that `scenarios.cross_validate` leaves out in turn."""
+
+
+def recipe(name: str, folders: Sequence[str | Path]) -> Recipe:
+    """Return a fit that ``fits.toml`` describes.
 
     Raises
     ------
@@ -43,13 +56,7 @@ def recipe(name: str, folders: Sequence[str | Path]) -> tuple[list[Parameter], l
         and entry["hw_class"] in told["classes"]
         and not any(part in entry.path.name for part in told["without"])
     ]
-    return parameters, series
-
-
-def messages_of(name: str) -> int:
-    """Return up to how many messages the rows of a recipe have."""
-    told = tomllib.loads(RECIPES.read_text(encoding="utf-8"))[name]
-    return int(told.get("max_messages", QUICK_MESSAGES))
+    return Recipe(parameters, series, told.get("max_messages", QUICK_MESSAGES), tuple(told.get("apart", ())))
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -57,14 +64,14 @@ def main(arguments: Sequence[str]) -> None:
     if len(arguments) < 2:
         raise ScenarioError("give a name of fits.toml and folders with an index.csv: NAME FOLDER...")
     name, *folders = arguments
-    parameters, series = recipe(name, folders)
-    print(f"# {name}: {len(parameters)} parameters, {len(series)} tables")
+    told = recipe(name, folders)
+    print(f"# {name}: {len(told.parameters)} parameters, {len(told.series)} tables")
     with ProcessPoolExecutor() as pool:
         found = fit(
-            parameters,
-            series,
+            told.parameters,
+            told.series,
             Path("results") / f"fit_{name}",
-            max_messages=messages_of(name),
+            max_messages=told.max_messages,
             executor=pool,
             told=lambda number, error: print(f"# step {number}: error {error:.1%} in the median", flush=True),
         )

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from netsim.errors import ScenarioError
-from scenarios import cross_validate as room
-from scenarios.cross_validate import cross_validate, main
+from scenarios.cross_validate import LeftOut, cross_validate, main
+from scenarios.fit_model import Recipe
 from scenarios.fit_parameters import Parameter
 from scenarios.fit_series import Series
 from scenarios.machine import Machine
@@ -16,7 +17,6 @@ from scenarios.run import Spec, run_spec
 
 SIZES = (8, 1024, 65536)
 SPEC = Spec(Machine("hgx-h200", gpus_per_node=2), "all_reduce", 8, algorithm="ring", protocol="ll", nccl=NcclOptions())
-RECIPE = '[mine]\napart = ["second"]\nclasses = []\nwithout = []\nparameters = []\n'
 
 
 def table(name: str, later_us: float) -> Series:
@@ -25,21 +25,28 @@ def table(name: str, later_us: float) -> Series:
     return Series(name, SPEC, 2, rows)
 
 
+def wanted(*apart: str) -> Recipe:
+    """Return a recipe of one number and two tables that agree."""
+    return Recipe(
+        [Parameter("hopper", ("ll.start",), width=5.0)], [table("first", 1.0), table("second", 1.0)], 30_000, apart
+    )
+
+
 @pytest.fixture
-def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "fits.toml"
-    path.write_text(RECIPE, encoding="utf-8")
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that cross-validates a recipe in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(room, "RECIPES", path)
-    monkeypatch.setattr("scenarios.fit_model.RECIPES", path)
-    start = [Parameter("hopper", ("ll.start",), width=5.0)]
-    monkeypatch.setattr(room, "recipe", lambda name, folders: (start, [table("first", 1.0), table("second", 1.0)]))
-    return path
+
+    def ask(*apart: str, **more: Any) -> list[LeftOut]:
+        monkeypatch.setattr("scenarios.cross_validate.recipe", lambda name, folders: wanted(*apart))
+        return cross_validate("mine", [], **more)
+
+    return ask
 
 
-def test_a_table_is_predicted_from_the_others_alone(recipes: Path) -> None:
+def test_a_table_is_predicted_from_the_others_alone(asked: Any) -> None:
     names: list[str] = []
-    (found,) = cross_validate("mine", [], told=names.append)
+    (found,) = asked("second", told=names.append)
     assert names == ["second"]
     assert (found.name, found.tables, found.rows) == ("second", 1, 3)
     # The first table tells the microsecond that kernels start later; the files that come with netsim do not know it.
@@ -49,17 +56,16 @@ def test_a_table_is_predicted_from_the_others_alone(recipes: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "words"),
+    ("apart", "words"),
     [
-        (RECIPE.replace('apart = ["second"]\n', ""), "mine names no tables to leave out"),
-        (RECIPE.replace("second", "third"), "apart 'third' is in the names of 0 of 2 tables"),
-        (RECIPE.replace("second", "s"), "apart 's' is in the names of 2 of 2 tables"),
+        ((), "mine names no tables to leave out"),
+        (("third",), "apart 'third' is in the names of 0 of 2 tables"),
+        (("s",), "apart 's' is in the names of 2 of 2 tables"),
     ],
 )
-def test_groups_that_leave_nothing_are_refused(recipes: Path, recipe: str, words: str) -> None:
-    recipes.write_text(recipe, encoding="utf-8")
+def test_groups_that_leave_nothing_are_refused(asked: Any, apart: tuple[str, ...], words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
-        cross_validate("mine", [])
+        asked(*apart)
 
 
 def test_a_name_and_folders_are_needed() -> None:

@@ -44,7 +44,10 @@ class Network:
     """Bytes on the wire that the proxy of a channel passes on in a second."""
 
     def handshake_s(self, wire: int, channels: int = 1) -> float:
-        """Return the seconds between a message being posted and its first byte, beyond the links' latency."""
+        """Return the seconds between a message being posted and its first byte, beyond the links' latency.
+
+        `channels` are those whose next step waits for all of them; sends and receives wait for their own message only.
+        """
         announced_s = self.rendezvous_s if self.eager_bytes and wire > self.eager_bytes else 0.0
         return announced_s + self.spread_s * math.log2(channels)
 

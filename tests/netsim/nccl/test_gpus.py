@@ -68,12 +68,14 @@ def test_primitives_are_the_slower_the_more_memory_they_touch(name):
 
 
 def test_rates_of_simple_grow_from_generation_to_generation_by_one_factor_for_all_primitives():
-    # 0.52, 0.93 and 1.08 of those kernels, all of a generation moved by one factor of its fit.
+    # 0.52, 0.93 and 1.08 of those kernels, all of a generation moved by the one factor of its fit.
     ampere, hopper, blackwell = 0.52 * 0.960, 0.93 * 0.977, 1.08 * 0.954
     for before, after, factor in (("ampere", "hopper", hopper / ampere), ("hopper", "blackwell", blackwell / hopper)):
         old, new = (costs(name, "simple").rates for name in (before, after))
+        grown = {primitive: getattr(new, primitive) / getattr(old, primitive) for primitive in FASTEST_FIRST}
+        assert grown["send"] == pytest.approx(factor, rel=0.01)
         for primitive in FASTEST_FIRST:
-            assert getattr(new, primitive) / getattr(old, primitive) == pytest.approx(factor, rel=0.01)
+            assert grown[primitive] == pytest.approx(grown["send"], rel=0.01)
 
 
 @pytest.mark.parametrize("name", [*GENERATIONS, *PCIE])
@@ -81,7 +83,9 @@ def test_ll_moves_less_than_simple_and_starts_sooner_but_on_blackwell(name):
     ll, simple = costs(name, "ll"), costs(name, "simple")
     assert (ll.start_s < simple.start_s) == (name != "blackwell")
     assert ll.rates.send < simple.rates.send / 2
-    assert ll.slice_cost_s("ll", 512) < simple.slice_cost_s("simple", 512) or name in PCIE
+    cheaper = ll.slice_cost_s("ll", 512) < simple.slice_cost_s("simple", 512)
+    # Of cards in general no cost of a slice is known.
+    assert cheaper == (name != "pcie")
 
 
 def test_ll_starts_soonest_on_hopper_and_latest_on_ampere():
